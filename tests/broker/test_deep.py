@@ -8,9 +8,10 @@ from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
-from grassq.broker import eligibility, service
+from grassq.broker import service
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
+from grassq.broker.waiting import eligibility
 from grassq.core.messages import Start, Withdraw
 from grassq.core.model import Outcome, State
 from grassq.core.planner.prefetch import PrefetchPolicy

@@ -11,9 +11,9 @@ from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker
 
-from grassq.broker import dependents
 from grassq.broker.actions.jobs import HoldJobs, KillJobs, ReleaseJobs, RerunFailed, RerunJobs
 from grassq.broker.service import Draft
+from grassq.broker.waiting import dependents
 from grassq.core.model import ForTime, Outcome, State
 from grassq.core.states import Exited
 from grassq.errors import NotFound, Refused
@@ -48,6 +48,17 @@ def test_a_job_starts_when_the_last_job_before_it_has_succeeded_and_not_before()
     fixture.hello(a_worker("w", gpu=2, cpu=4))
     fixture.exited(2)
     assert fixture.job(3).state is PLACED, "in the batch of the end"
+
+
+def test_a_job_that_is_ready_and_has_not_run_lets_those_behind_it_wait_also_after_a_restart() -> None:
+    fixture = a_decider(cpu=1)
+    fixture.submit(a_draft(), a_draft())
+    fixture.submit(after(1))
+    fixture.submit(after(3))
+    fixture.exited(1)
+    assert states(fixture) == [SUCCEEDED, PLACED, QUEUED, WAITING]
+    fixture.restart()
+    assert 4 in fixture.decider.board.dependencies and 3 not in fixture.decider.board.dependencies
 
 
 def test_a_failure_goes_down_the_chain_in_one_commit_and_each_reason_names_the_job_before() -> None:
@@ -198,7 +209,7 @@ def test_a_start_time_a_queue_and_a_job_are_all_waited_for() -> None:
 def test_a_job_starts_at_its_time_also_after_a_restart_and_a_time_that_is_past_changes_nothing() -> None:
     fixture = a_decider()
     fixture.submit(replace(a_draft(), at=fixture.clock.wall() + 100), replace(a_draft(), at=5.0))
-    assert states(fixture) == [WAITING, PLACED] and fixture.reason(1) == "waits for its start time"
+    assert states(fixture) == [WAITING, PLACED] and fixture.reason(1).startswith("waits for its start time: 20")
     assert 0 < (fixture.decider.next_wake() or 0) <= 30
     fixture.restart()
     fixture.hello(a_worker("w", gpu=2, cpu=4))

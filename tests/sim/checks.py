@@ -179,7 +179,21 @@ class Auditor:
             is_new = job.id not in before or before[job.id].attempt != job.attempt
             if is_new and job.state in HOLDING and job.attempt_id not in self._forgotten:
                 _check_placed(job, loaded)
+                self._check_conditions(job)
                 self._placed.add(job.id)
+
+    def _check_conditions(self, job: Job) -> None:
+        """A job is placed only after the jobs before it have ended as asked, and that is stored."""
+        for each in job.spec.dependencies:
+            rows = [row for id_ in each.ids for row in SqliteStore.jobs(self._store, ByIds(((id_, id_),)), 1)]
+            gone = len(rows) < each.count  # removed since, so it had ended
+            succeeded = [row.state is State.SUCCEEDED for row in rows]
+            holds = {
+                "ok": all(succeeded),
+                "any": all(row.state in FINAL for row in rows),
+                "fail": gone or any(row.state in FINAL and row.state is not State.SUCCEEDED for row in rows),
+            }
+            demand(holds[each.condition], f"{job} was placed, and {each} does not hold")
 
     def _check_capacity(self, used: Usage) -> None:
         for (worker, name, device), amount in used.items():
@@ -206,7 +220,11 @@ class Auditor:
         self.gone = self._joined - names
 
     def _check_board(self, board: Board) -> None:
-        whole = {i: job for i, job in self.alive.items() if job.state in HOLDING or job.ready_at is not None}
+        timed = {i for i, job in self.alive.items() if job.state is State.WAITING and job.ready_at is not None}
+        whole = {i: job for i, job in self.alive.items() if job.state in HOLDING or i in timed}
+        waiting = {i for i, job in self.alive.items() if job.waits_for_jobs}
+        known_to_wait = {i for i in self.alive if i in board.dependencies}
+        demand(known_to_wait == waiting, f"the board lets {known_to_wait} wait for jobs, the store {waiting}")
         known = {i: job for i, job in self.alive.items() if i in board.jobs} | whole
         if board.jobs != known:
             raise Broken(f"board and store differ: {_difference(board.jobs, known)}")
@@ -302,6 +320,8 @@ class Auditor:
                 demand((job.exit_code, job.signal) == status, f"{job} really ended with {status}")
                 succeeded = job.outcome is Outcome.EXITED and job.exit_code == 0
                 demand(succeeded == (job.state is State.SUCCEEDED), f"{job} has a state that its code denies")
+            case Outcome.DEPENDENCY_FAILED:
+                demand(job.attempt == 0 and bool(job.spec.dependencies), f"{job} failed by a dependency, and has begun")
             case Outcome.SPAWN_FAILED:
                 demand(command is None, f"{job} is said never to have started, and did")
             case Outcome.LOST:

@@ -25,7 +25,7 @@ from grassq.broker.decider import Decider
 from grassq.broker.inbox import Call, FromWorker, Message
 from grassq.broker.service import Done
 from grassq.core.messages import Hello
-from grassq.core.model import Offer, State, WorkerInfo
+from grassq.core.model import Job, Offer, State, WorkerInfo
 from grassq.core.planner.explain import never_fits
 from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.prefetch import PrefetchPolicy
@@ -188,7 +188,17 @@ class Play:
     def _can_run(self, job_id: int) -> bool:
         job = self.auditor.alive[job_id]
         assert self.decider is not None
+        if job.waits_for_jobs and not self._can_be_ready(job):
+            return False
         return never_fits(self.decider.board, job.spec.queue, job.spec.request, job.spec.constraints) is None
+
+    def _can_be_ready(self, job: Job) -> bool:
+        """Whether the jobs that a job waits for can end."""
+        for each in job.spec.dependencies:
+            can = [self._can_run(id_) for id_ in each.ids if id_ in self.auditor.alive]
+            if can and not (any(can) if each.condition == "fail" else all(can)):
+                return False
+        return True
 
     def _all_done(self) -> bool:
         if self.decider is None or self.decider.board.awaited or self.decider.board.unreconciled:

@@ -18,6 +18,7 @@ from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.broker.service import Draft
 from grassq.broker.tokens import OWNER
+from grassq.broker.waiting.dependents import After
 from grassq.core.job_options import Pairs
 from grassq.core.model import ANYWHERE, FINAL, Constraints, Offer, RemoteSubmitter, Spec, State
 from grassq.core.resources.amounts import ONE, Request
@@ -25,6 +26,7 @@ from grassq.core.resources.capacity import DeviceCount, DeviceIds, Limits, Pool
 from grassq.core.syntax.selectors import AllJobs
 from grassq.core.syntax.selectors import ByIds as JobIds
 from grassq.core.syntax.selectors import ByState as StateSelector
+from grassq.core.waiting.conditions import Condition
 
 if TYPE_CHECKING:
     from tests.sim.play import Play
@@ -43,6 +45,9 @@ REQUESTS: tuple[Request, ...] = (
     (("gpu", ONE // 4), ("vram", 6000 * ONE)),
     (("vram", 9000 * ONE),),
 )
+
+
+CONDITIONS: tuple[Condition, ...] = ("ok", "ok", "any", "fail")
 
 
 class Users:
@@ -160,7 +165,16 @@ class Users:
             constraints=constraints,
             by=None if constraints.remote is None else "token",
         )
-        return Draft(spec, environment, None, rng.choice((30, 30, 30, 10, 50)), hold=rng.random() < 0.1)
+        draft = Draft(spec, environment, None, rng.choice((30, 30, 30, 10, 50)), hold=rng.random() < 0.1)
+        return replace(draft, after=self._after(), in_s=rng.choice((None, None, None, None, 0.5, 5.0)))
+
+    def _after(self) -> After:
+        """Some jobs start after others, which may not exist, or have ended."""
+        rng = self._rng
+        if not self._sent or rng.random() < 0.75:
+            return ()
+        ids = tuple(str(rng.randint(1, self._sent)) for _ in range(rng.choice((1, 1, 3))))
+        return ((rng.choice(CONDITIONS), ids),)
 
     def _constraints(self) -> Constraints:
         """Most jobs run anywhere; some want one worker or a label, or come from another machine."""

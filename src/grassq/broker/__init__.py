@@ -1,8 +1,8 @@
 """The broker: it owns one store, decides what happens to every job, and gives orders to workers.
 
 Enter at `engine.py`, the loop: drain the inbox (`inbox.py`), decide, commit once, and only then answer and send orders.
-`decider.py` turns one batch of messages (`batch.py`) into changes: `eligibility.py` says which jobs must wait for their
-queue, `dispatch.py` which orders are due, `recovery.py` handles a store that was restored from a backup. `service.py`
+`decider.py` turns one batch of messages (`batch.py`) into changes: `waiting/` says what jobs wait for,
+`dispatch.py` which orders are due, `recovery.py` handles a store that was restored from a backup. `service.py`
 and `actions/` have the user's actions; `selection.py` finds the jobs a selector names, `job_list.py` lists jobs in
 pages, `views.py` makes the documents that are shown, `forecasts/` reads what a forecast needs. `subscriptions.py` tells
 clients of committed changes (`job_change.py`). `tokens.py` and `worker_records.py` decide which clients and which

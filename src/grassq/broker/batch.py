@@ -167,12 +167,15 @@ class Batch(Struct):
         return {id_: job for id_, job in found.items() if id_ not in removed} if removed else found
 
     def fetch_in_state(self, ids: Iterable[int], state: State) -> dict[int, Job]:
-        """Return queued or blocked jobs whole; raise GuardFailed if the store has one of them in another state."""
+        """Return queued or blocked jobs whole; raise GuardFailed if the store has one of them in another way.
+
+        A broker that was taken over still has a board, and the store has what its successor made of the jobs.
+        """
         ids = list(ids)
         found = self.fetch(ids)
         for id_ in ids:
-            if id_ not in found or found[id_].state is not state:
-                raise GuardFailed(f"job {id_} is not {state} in the store")
+            if id_ not in found or found[id_].state is not state or not self.board.has(found[id_]):
+                raise GuardFailed(f"job {id_} is not {state} in the store, or not as the board knows it")
         return found
 
     def current(self, job: Job) -> Job:

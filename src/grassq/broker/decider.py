@@ -12,12 +12,13 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from grassq.broker import dependents, eligibility, inbox, worker_records
+from grassq.broker import inbox, worker_records
 from grassq.broker.batch import Batch, Clock, WantsNotice, names_targets
 from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders
 from grassq.broker.recovery import Recovery, note_late
 from grassq.broker.tokens import is_revoked
+from grassq.broker.waiting import dependents, eligibility
 from grassq.core import reconcile
 from grassq.core.messages import Ack, Hello, Report, Silent
 from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State

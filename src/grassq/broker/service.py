@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.broker import dependents, tokens
+from grassq.broker import tokens
 from grassq.broker.batch import Batch
-from grassq.broker.dependents import NO_CONDITIONS, After, Conditions
-from grassq.broker.eligibility import Eligibility, reevaluate
 from grassq.broker.selection import present, resolve
 from grassq.broker.tokens import Bearer
+from grassq.broker.waiting import dependents
+from grassq.broker.waiting.dependents import NO_CONDITIONS, After, Conditions
+from grassq.broker.waiting.eligibility import Eligibility, reevaluate
 from grassq.broker.worker_records import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.model import (
@@ -157,11 +158,12 @@ def _wait_for_jobs(
             dependents.add_edges(batch, job, wanted)
 
 
-def imagined(batch: Batch, draft: Draft, bearer: Bearer = tokens.OWNER) -> Job:
-    """Return the job that a draft would become now, and store nothing; raise Refused if it could never run."""
+def imagined(batch: Batch, draft: Draft, bearer: Bearer = tokens.OWNER, count: int = 1) -> Job:
+    """Return the job that a draft would become now, one of `count`, and store nothing; raise as `submit` would."""
     eligibility = Eligibility(batch)
     refuse_what_never_fits(eligibility, [(draft.spec.queue, draft.spec.request, draft.spec.constraints)])
-    return _new_job(batch, draft, batch.next_id, eligibility, None, bearer.token)
+    conditions = _conditions(batch, [draft] * count).get(_after(draft), NO_CONDITIONS)
+    return _new_job(batch, draft, batch.next_id, eligibility, None, bearer.token, conditions)
 
 
 def sweep_name(first: int) -> str:

@@ -210,6 +210,8 @@ class CommandOptions(Struct, frozen=True, kw_only=True):
     quiet: Annotated[bool, _flag(short="q")] = False
     json: Annotated[bool, _flag()] = False
     sync: Annotated[bool, _flag()] = False
+    #: Only tell what would happen.
+    dry_run: Annotated[bool, _flag()] = False
     #: The commands are the lines of stdin; there are no words.
     stdin: Annotated[bool, _flag()] = False
     broker: Annotated[str | None, Option(text, value="ADDRESS")] = None

@@ -216,9 +216,10 @@ class Changes(Struct):
     #: Ends of jobs that are to be told, encoded; and the numbers of ends that were told.
     untold: list[bytes] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
-    #: What new jobs wait for, and jobs that have ended and stood in such edges.
+    #: What new jobs wait for, jobs that have ended and that others waited for, and jobs that wait for no job any more.
     edges: list[Edge] = field(default_factory=list)
     met: list[int] = field(default_factory=list)
+    freed: list[int] = field(default_factory=list)
 
     def put(self, before: Job, after: Job) -> None:
         """Note that a job is now `after`; several changes of one job become one write."""
@@ -250,7 +251,14 @@ class Changes(Struct):
         whole = (self.paused, self.unreconciled)
         # Mostly empty, and a copy takes longer than all the rest.
         copies = [copy(each) if each else each is None for each in (*small, *whole)]
-        few: tuple[Sized, ...] = (self.environments, self.submissions, self.predicted, self.judged, self.told, self.met)
+        few: tuple[Sized, ...] = (
+            self.environments,
+            self.submissions,
+            self.predicted,
+            self.judged,
+            self.told,
+            self.freed,
+        )
         sizes = (*map(len, jobs), *map(len, few))
         return (*sizes, *copies, self.restored_to, self.lost_jobs)
 

@@ -182,9 +182,9 @@ class Store(JobReader):
                 self._many(statement, map(itemgetter(1), alike))
         if changes.edges:
             self._many(sql.INSERT["dependency"], [(*edge, 0) for edge in changes.edges])
-        if changes.met:
-            for statement in (sql.MEET_PARENT, sql.MEET_JOB):
-                self._many(statement, [(job,) for job in changes.met])
+        for statement, jobs in ((sql.MEET_PARENT, changes.met), (sql.MEET_JOB, changes.freed)):
+            if jobs:
+                self._many(statement, [(job,) for job in jobs])
         if changes.updated:
             counts = self._counts(starmap(rows.job_update, changes.updated.values()))
             for count, (before, after) in zip(counts, changes.updated.values(), strict=True):

@@ -270,7 +270,7 @@ class SelectBody(Body, kw_only=True):
     older_s: float | None = None
     #: Clean only jobs that had ended by this time, in seconds since the epoch.
     ended_by: float | None = None
-    #: Only tell what a clean would remove.
+    #: Only tell what a clean would remove, or a rerun would submit.
     dry_run: bool = False
     #: Clean: remove jobs from all lists, and leave their logs.
     keep_logs: bool = False

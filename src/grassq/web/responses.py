@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypedDict
 
@@ -14,6 +15,7 @@ from aiohttp import web
 from grassq import __version__
 from grassq.broker import views
 from grassq.broker.actions.bulk import BulkResult
+from grassq.broker.actions.dry_run import DryRunDocument
 from grassq.broker.batch import Batch
 from grassq.broker.documents.job import JobDocument
 from grassq.core import protocol
@@ -177,6 +179,20 @@ def enqueue_text(typed: Enqueue, job: int, state: State) -> str:
     if typed.command.quiet:
         return f"{job}\n"
     return f"job {job} {state} in {typed.options.queue}\n"
+
+
+def dry_run_text(typed: Enqueue, would: DryRunDocument) -> str:
+    """Return what `grass enqueue --dry-run` prints."""
+    if typed.command.json:
+        return msgspec.json.encode(would).decode() + "\n"
+    count = would["count"]
+    lines = [f"{count} {'job' if count == 1 else 'jobs'} would be {would['state']} in {would['queue']}"]
+    lines += [f"  {words[0] if would['shell'] else shlex.join(words)}" for words in would["commands"]]
+    lines += ["  ..."] if count > len(would["commands"]) else []
+    lines.append(f"asks for {would['request']}")
+    where = ", ".join(would["workers"])
+    lines.append(f"could start now on {where}" if where else f"would not start now: {would['reason']}")
+    return "".join(f"{line}\n" for line in [*lines, "nothing was queued"])
 
 
 def lines_text(typed: Enqueue, ids: Sequence[int], state: State, sweep: str | None = None) -> str:

@@ -3724,6 +3724,20 @@ export interface components {
             key: string;
         };
         /**
+         * RerunPreview
+         * @description What a rerun would submit again.
+         */
+        RerunPreview: {
+            dry_run: boolean;
+            count: number;
+            ids: number[];
+            states: {
+                [key: string]: number;
+            };
+            skipped: components["schemas"]["Skipped"];
+            notes: string[];
+        };
+        /**
          * RevokeBody
          * @description A token or code to revoke.
          */
@@ -3776,7 +3790,7 @@ export interface components {
              */
             ended_by: number | null;
             /**
-             * @description Only tell what a clean would remove.
+             * @description Only tell what a clean would remove, or a rerun would submit.
              * @default false
              */
             dry_run: boolean;
@@ -3855,6 +3869,16 @@ export interface components {
             /** @description The id of the session; null for a caller with a token of its own. */
             session: string | null;
             expires: string | null;
+        };
+        /**
+         * Skipped
+         * @description Jobs that an action would leave as they are.
+         */
+        Skipped: {
+            count: number;
+            states: {
+                [key: string]: number;
+            };
         };
         /**
          * SkippedJobs
@@ -4869,7 +4893,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Bulk"];
+                    "application/json": components["schemas"]["Bulk"] | components["schemas"]["RerunPreview"];
                 };
             };
             503: components["responses"]["Refusal"];

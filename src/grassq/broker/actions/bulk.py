@@ -9,10 +9,11 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from grassq.broker import dependents, selection
+from grassq.broker import selection
 from grassq.broker.batch import Batch
 from grassq.broker.selection import IdReading, Reading
 from grassq.broker.service import ids_of, recall
+from grassq.broker.waiting import dependents
 from grassq.core.model import Job, State
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import Refused

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from grassq.broker import tokens
 from grassq.broker.actions.bulk import LISTED_MAX, NOTES_MAX, BulkResult
 from grassq.broker.batch import Batch
-from grassq.broker.eligibility import Eligibility
 from grassq.broker.selection import present
 from grassq.broker.service import recall, refuse_what_never_fits
 from grassq.broker.tokens import Bearer
+from grassq.broker.waiting.eligibility import Eligibility
 from grassq.core.editing.values import difference
 from grassq.core.model import FINAL, HOLDING, ForQueue, Job, Spec, State
 from grassq.core.names import shown

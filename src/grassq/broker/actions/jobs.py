@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from grassq.broker import dependents
 from grassq.broker.actions.bulk import Action, Applied
 from grassq.broker.batch import Batch
-from grassq.broker.eligibility import REVOKED, Eligibility
 from grassq.broker.recovery import is_skipped
 from grassq.broker.service import Draft, insert, refuse_what_never_fits
 from grassq.broker.tokens import OWNER, Bearer
+from grassq.broker.waiting import dependents
+from grassq.broker.waiting.eligibility import REVOKED, Eligibility
 from grassq.core.model import FINAL, HOLDING, Job, Spec, State
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.states import Cancel, Hold, Release, Unready

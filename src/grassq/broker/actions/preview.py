@@ -6,7 +6,7 @@ from collections import Counter
 
 from grassq.broker.actions.bulk import NOTES_MAX, Action, read_step
 from grassq.broker.batch import Batch
-from grassq.broker.selection import IdReading
+from grassq.broker.selection import IdReading, Reading
 from grassq.broker.views import Document
 
 
@@ -17,13 +17,14 @@ class Preview:
         self._action = action
         #: The state of the job of each group that would be changed.
         self._chosen: dict[int, str] = {}
+        #: The job of each group that would be changed.
+        self.ids: dict[int, int] = {}
         self._all: Counter[str] = Counter()
         self._notes: dict[str, None] = {}
 
-    def read(self, batch: Batch, reading: IdReading) -> IdReading:
+    def read(self, batch: Batch, reading: Reading | IdReading) -> Reading | IdReading:
         """Count the next jobs; return the reading after them."""
         some, after = read_step(batch, reading)
-        assert isinstance(after, IdReading)
         jobs = []
         for job, named in some:
             self._all[str(job.state)] += 1
@@ -37,6 +38,7 @@ class Preview:
             self._note(why)
         jobs = self._action.effective(batch, [job for job in jobs if job.id not in left_out])
         self._chosen.update((self._action.group(job), str(job.state)) for job in jobs)
+        self.ids.update((self._action.group(job), job.id) for job in jobs)
         return after
 
     def _note(self, why: str) -> None:

@@ -56,6 +56,9 @@ class AttemptDocument(TypedDict):
 
     number: int
     worker: str
+    #: What the attempt held: amounts, and amounts of devices.
+    allocation: Amounts
+    pid: int | None
     started: str | None
     ended: str | None
     outcome: Outcome | None

@@ -6,7 +6,9 @@ from grassq.broker.batch import Batch
 from grassq.broker.documents.job import AttemptDocument
 from grassq.broker.documents.texts import timestamp
 from grassq.core.model import Job, Spec
+from grassq.core.resources.amounts import allocation_json
 from grassq.core.states import waiting_reason
+from grassq.store.base import Attempt
 
 #: Ranges of ids of each condition in a document; more of them are left out.
 RANGES_SHOWN = 1_000
@@ -37,16 +39,20 @@ def lacking(batch: Batch, job: Job) -> str | None:
 
 def attempt_documents(batch: Batch, job: Job) -> list[AttemptDocument]:
     """Return the attempts of a job, the newest last."""
-    return [
-        {
-            "number": each.number,
-            "worker": each.placement.worker,
-            "started": timestamp(each.started),
-            "ended": timestamp(each.ended),
-            "outcome": each.outcome,
-            "exit_code": each.exit_code,
-            "signal": each.signal,
-            "error": each.error,
-        }
-        for each in batch.store.attempts(job.id)[-ATTEMPTS_SHOWN:]
-    ]
+    return [attempt_document(each) for each in batch.store.attempts(job.id)[-ATTEMPTS_SHOWN:]]
+
+
+def attempt_document(attempt: Attempt) -> AttemptDocument:
+    """Return an attempt as a document."""
+    return {
+        "number": attempt.number,
+        "worker": attempt.placement.worker,
+        "allocation": allocation_json(attempt.placement.allocation) or {},
+        "pid": attempt.pid,
+        "started": timestamp(attempt.started),
+        "ended": timestamp(attempt.ended),
+        "outcome": attempt.outcome,
+        "exit_code": attempt.exit_code,
+        "signal": attempt.signal,
+        "error": attempt.error,
+    }

@@ -82,6 +82,11 @@ class Outlook:
         blockers = [blocker for blocker in found if blocker is not None]
         return blockers if len(blockers) == len(found) else []
 
+    def workers_for(self, job: Job) -> list[str]:
+        """Return the workers on which a job that is not queued yet could start now."""
+        asked = _asked(self._board, job.spec.queue, job.spec.constraints)
+        return [worker.info.name for worker in asked if self._blocker_at(worker, job) is None]
+
     def turn(self, job: Job) -> Turn:
         """Return where a queued job is in line."""
         board, head = self._board, self._board.heads.get(job.spec.queue)

@@ -12,6 +12,7 @@ from aiohttp import web
 from grassq.broker import selection, views
 from grassq.broker.actions import jobs as actions
 from grassq.broker.actions.bulk import STEP_JOBS, Action, BulkChange
+from grassq.broker.actions.preview import Preview
 from grassq.broker.actions.removable import Removable, RemovableDocument
 from grassq.broker.batch import Batch
 from grassq.broker.decider import RETRY_STORE_S
@@ -19,8 +20,9 @@ from grassq.broker.documents.job import JobDocument
 from grassq.broker.documents.overview import OverviewDocument
 from grassq.broker.documents.why import WhyDocument, WhyJobDocument
 from grassq.broker.engine import Engine
-from grassq.broker.selection import Reading
+from grassq.broker.selection import IdReading, Reading
 from grassq.broker.summary.brief import brief, glance
+from grassq.broker.waiting import dependents
 from grassq.core.messages import LeftFolder
 from grassq.core.model import State
 from grassq.core.syntax.selectors import AllJobs, ByQueue, ByState, Selector
@@ -54,6 +56,8 @@ CHANGES: dict[str, Callable[[requests.SelectBody, Principal], Action]] = {
     "clean": lambda body, caller: actions.CleanJobs(body.older_s, body.ended_by, body.keep_logs),
 }
 
+#: What is run again without a selector.
+ALL_FAILED: list[Selector] = [ByState((State.FAILED.value, State.CANCELLED.value))]
 #: What each change does, for the document about the API.
 _CHANGES_DO = {
     "kill": "End selected jobs, or cancel those that wait",
@@ -86,6 +90,24 @@ class CleanDocument(BulkDocument):
     left: LeftFoldersDocument
     #: With `keep_logs`: the folder on the daemon's machine that has the folders of the removed jobs now.
     kept: str | None
+
+
+class SkippedDocument(TypedDict):
+    """Jobs that an action would leave as they are."""
+
+    count: int
+    states: dict[str, int]
+
+
+class RerunPreviewDocument(TypedDict):
+    """What a rerun would submit again."""
+
+    dry_run: bool
+    count: int
+    ids: list[int]
+    states: dict[str, int]
+    skipped: SkippedDocument
+    notes: list[str]
 
 
 class Jobs:
@@ -123,7 +145,8 @@ class Jobs:
         ]
 
     def _change_route(self, verb: str) -> Route:
-        answer = CleanDocument | RemovableDocument if verb == "clean" else BulkDocument
+        answers = {"clean": CleanDocument | RemovableDocument, "rerun": BulkDocument | RerunPreviewDocument}
+        answer = answers.get(verb, BulkDocument)
         about = Description("jobs", _CHANGES_DO[verb], answer, body=requests.SelectBody)
         return Route("POST", f"/v1/jobs/{verb}", partial(self.change, verb), "submit", about=about)
 
@@ -216,9 +239,11 @@ class Jobs:
         if verb == "rerun" and not states:
             for at in range(0, len(chosen), STEP_JOBS):
                 await self._engine.read(partial(_refuse_history, chosen=chosen[at : at + STEP_JOBS]))
+        if verb == "rerun" and body.dry_run:
+            return await self._would_rerun(request, chosen, CHANGES[verb](body, request[CALLER]))
         change = BulkChange(
             CHANGES[verb](body, request[CALLER]),
-            chosen or [ByState((State.FAILED.value, State.CANCELLED.value))],
+            chosen or ALL_FAILED,
             key=body.key,
             # The path too: the same body can kill or clean, and a repeated key must not turn a hold into a removal.
             digest=digest(request.path.encode() + b" " + raw),
@@ -263,6 +288,26 @@ class Jobs:
                 raise StoreUnavailable(f"{error}; the files of the jobs are removed, the jobs are not") from error
         left = _left(await self._removal.remove(done.ids, keep_logs=keep_logs))
         return {**bulk_document(done), "left": left, "kept": self._removal.kept_in if keep_logs and done.ids else None}
+
+    async def _would_rerun(self, request: web.Request, chosen: list[Selector], rerun: Action) -> web.StreamResponse:
+        """Answer with the jobs that a rerun would submit again now."""
+        answer, seen, visible_to = SlowAnswer(request), Preview(rerun), request[CALLER].limited_to
+        required = bool(chosen)
+        try:
+            begin = partial(selection.begin, selectors=chosen or ALL_FAILED, visible_to=visible_to, required=required)
+            reading: Reading | IdReading = await self._engine.read(begin)
+            while not reading.is_over:
+                reading = await self._engine.read(partial(seen.read, reading=reading))
+                await answer.keep_alive()
+            if rerun.with_dependents:
+                behind = partial(dependents.behind, ids=[*seen.ids.values()])
+                reading = IdReading(await self._engine.read(behind), visible_to=visible_to)
+                while not reading.is_over:
+                    reading = await self._engine.read(partial(seen.read, reading=reading))
+                    await answer.keep_alive()
+        except GrassError as error:
+            return await answer.refuse(error)
+        return await answer.end({**seen.document(), "ids": sorted(seen.ids.values()), "dry_run": True})
 
     async def _would_remove(self, request: web.Request, chosen: list[Selector], clean: Action) -> web.StreamResponse:
         """Answer with what a clean would remove now, and with the time up to which this is complete."""

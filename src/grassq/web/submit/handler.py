@@ -13,6 +13,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from grassq.broker import service
+from grassq.broker.actions.dry_run import dry_run
 from grassq.broker.engine import BRIEF_MAX, Engine
 from grassq.core.job_options import JobOptions
 from grassq.core.model import Spec, State
@@ -30,7 +31,16 @@ from grassq.web.access.principal import CALLER
 from grassq.web.access.turns import CallerTurns
 from grassq.web.answers.submissions import ManySubmittedDocument, SubmittedDocument
 from grassq.web.requests import Submitter
-from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text, written_words
+from grassq.web.responses import (
+    digest,
+    document,
+    dry_run_text,
+    enqueue_text,
+    enqueued,
+    lines_text,
+    range_text,
+    written_words,
+)
 from grassq.web.submit import bulk, outputs
 from grassq.web.submit.file_options import unmade
 from grassq.web.submit.notify_targets import hosts_of
@@ -163,6 +173,8 @@ class Submissions:
                     return enqueued(2, "", NO_LINES, lines=1)
                 if folders := unmade(drafts[0].spec.send if drafts else ()):
                     return enqueued(2, written_words(folders), NO_TREES, send=1)
+                if typed.command.dry_run and drafts:
+                    return await self._dry_run(typed, drafts, request)
                 ids = await self._store(drafts, body.key, request, as_sweep=body.verb == "sweep")
         except (Gone, StoreUnavailable):
             # A client on another machine asks again.
@@ -183,6 +195,16 @@ class Submissions:
         follow = ids[0] if body.verb == "run" or typed.command.sync else None
         request[ENTRY].about = f"job {ids[0]} in {options.queue}"
         return enqueued(0, enqueue_text(typed, ids[0], state), notes, follow=follow)
+
+    async def _dry_run(
+        self, typed: enqueue_syntax.Enqueue, drafts: list[service.Draft], request: web.Request
+    ) -> web.Response:
+        """Answer with what a submission would do, and store nothing."""
+        await self.check_files(draft.spec for draft in drafts)
+        request[ENTRY].about = "nothing was stored"
+        handler = partial(dry_run, drafts=drafts, bearer=request[CALLER].bearer)
+        warnings = "".join(f"grass: {warning}\n" for warning in typed.warnings)
+        return enqueued(0, dry_run_text(typed, await self._engine.read(handler)), warnings)
 
     async def drafted(self, body: requests.EnqueueBody, request: web.Request) -> tuple[service.Draft, tuple[str, ...]]:
         """Return the one job that was typed, checked as by `enqueue` and not stored, and warnings."""

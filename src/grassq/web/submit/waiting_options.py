@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from grassq.broker.dependents import After
 from grassq.broker.service import Draft
+from grassq.broker.waiting.dependents import After
 from grassq.core.job_options import JobOptions
 from grassq.core.model import CLOCK_MAX
 from grassq.core.options.moments import check_moment

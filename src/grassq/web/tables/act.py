@@ -16,7 +16,7 @@ from grassq.broker.actions.bulk import STEP_JOBS, Action, BulkChange
 from grassq.broker.actions.preview import Preview
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
-from grassq.broker.selection import IdReading, read_ids
+from grassq.broker.selection import IdReading, Reading, read_ids
 from grassq.broker.service import recall
 from grassq.broker.views import Document
 from grassq.broker.windows.reading import LOOKED_AT_MAX
@@ -167,7 +167,8 @@ class Acts:
     async def _preview(
         self, caller: Principal, body: ActBody, action: Action, ids: Sequence[int], answer: SlowAnswer
     ) -> Document:
-        seen, reading = Preview(action), IdReading(ids, visible_to=caller.limited_to)
+        seen = Preview(action)
+        reading: Reading | IdReading = IdReading(ids, visible_to=caller.limited_to)
         upto = await self._engine.read(lambda batch: batch.next_id - 1, short=True)
         while not reading.is_over:
             reading = await self._engine.read(partial(seen.read, reading=reading))

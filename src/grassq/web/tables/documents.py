@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from grassq.broker.documents.job import JobDocument
+from grassq.broker.documents.job import AttemptDocument, JobDocument
 from grassq.broker.documents.overview import SweepDocument
 from grassq.broker.documents.why import StoryLineDocument, WhyJobDocument
 from grassq.core.model import State
-from grassq.core.resources.amounts import Amounts
 from grassq.web.answers.submissions import EditableJobDocument
 
 
@@ -135,22 +134,6 @@ class SweepTableDocument(TypedDict):
     columns: list[SweepColumnDocument]
     #: The newest job first.
     rows: list[SweepRowDocument]
-
-
-class AttemptDocument(TypedDict):
-    """One attempt of a job."""
-
-    number: int
-    worker: str
-    #: What the attempt held: amounts, and amounts of devices.
-    allocation: Amounts
-    pid: int | None
-    started: str | None
-    ended: str | None
-    outcome: str | None
-    exit_code: int | None
-    signal: int | None
-    error: str | None
 
 
 class RunDocument(TypedDict):

@@ -13,6 +13,7 @@ from grassq.broker.actions.edit import version_of, why_not
 from grassq.broker.batch import Batch
 from grassq.broker.documents.job import JobDocument
 from grassq.broker.documents.texts import timestamp, word_text
+from grassq.broker.documents.waiting import attempt_document
 from grassq.broker.documents.why import WhyJobDocument
 from grassq.broker.engine import Engine
 from grassq.broker.subscriptions import position_text
@@ -20,7 +21,6 @@ from grassq.core.editing.typed import SECRET_FIELDS, shell_line, typed_words
 from grassq.core.editing.values import options_of, request_of, values_of
 from grassq.core.job_options import PlainOptions
 from grassq.core.model import FINAL, Job
-from grassq.core.resources.amounts import allocation_json
 from grassq.core.syntax.file_words import SentTree, output_of_rerun
 from grassq.core.syntax.selectors import ByIds
 from grassq.errors import NotFound
@@ -34,7 +34,6 @@ from grassq.web.forecast.when import When
 from grassq.web.logs.last_lines import LastLines
 from grassq.web.responses import document, job_documents
 from grassq.web.tables.documents import (
-    AttemptDocument,
     OneJobDocument,
     RunDocument,
     SubmissionDocument,
@@ -97,7 +96,7 @@ class JobPages:
         answer: OneJobDocument = {
             "job": found.document,
             "why": found.why[0],
-            "attempts": [_attempt(each) for each in found.attempts],
+            "attempts": [attempt_document(each) for each in found.attempts],
             "story": [{"at": timestamp(at) or "", "kind": kind, "detail": detail} for at, kind, detail in found.story],
             "env": {word_text(name): word_text(value) if may_see else None for name, value in job.spec.env},
             "by": found.by or "owner",
@@ -151,21 +150,6 @@ def _find(batch: Batch, id_: int, caller: Principal) -> FoundJob | None:
         None if job.spec.by is None else names.get(job.spec.by, job.spec.by),
         batch.seq,
     )
-
-
-def _attempt(attempt: Attempt) -> AttemptDocument:
-    return {
-        "number": attempt.number,
-        "worker": attempt.placement.worker,
-        "allocation": allocation_json(attempt.placement.allocation) or {},
-        "pid": attempt.pid,
-        "started": timestamp(attempt.started),
-        "ended": timestamp(attempt.ended),
-        "outcome": None if attempt.outcome is None else str(attempt.outcome),
-        "exit_code": attempt.exit_code,
-        "signal": attempt.signal,
-        "error": attempt.error,
-    }
 
 
 def _editable(job: Job) -> EditableJobDocument:

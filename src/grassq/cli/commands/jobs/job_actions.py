@@ -35,6 +35,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         help_ = "only failed jobs without a later run that succeeded or has not ended"
         parser.add_argument("--failed", action="store_true", help=help_)
         parser.add_argument("--cancelled", action="store_true", help="like --failed, for jobs that were cancelled")
+        parser.add_argument("--dry-run", action="store_true", help="print what would be run again; submit nothing")
     if name == "kill":
         help_ = "time between SIGTERM and SIGKILL, such as 2s (default: that of each job, 10s)"
         grace = partial(duration_s, what="--grace", unit="s")
@@ -84,6 +85,8 @@ def change(arguments: argparse.Namespace) -> int:
                 if not removal.is_agreed(would, is_dry=arguments.dry_run, as_json=arguments.json):
                     return 0
                 given["ended_by"] = would["ended_by"]
+        if verb == "rerun" and arguments.dry_run:
+            return _would_rerun(client.change("jobs/rerun", selectors=selectors, dry_run=True, **given), arguments)
         answer = client.change(f"jobs/{verb}", selectors=selectors, **given)
     try:
         _report(arguments, answer)
@@ -96,6 +99,20 @@ def change(arguments: argparse.Namespace) -> int:
     render.notes(answer.get("notes", []))
     if left := answer.get("left", {}).get("jobs"):
         render.notes([removal.still_there(left, answer["left"])])
+    return 0
+
+
+def _would_rerun(answer: Document, arguments: argparse.Namespace) -> int:
+    """Print what a rerun would submit."""
+    if arguments.json:
+        return render.document(answer)
+    ids = answer.get("ids", [])
+    if arguments.quiet:
+        render.text("".join(f"{id_}\n" for id_ in ids))
+        return 0
+    jobs = f"{len(ids)} {'job' if len(ids) == 1 else 'jobs'}"
+    render.line(f"{jobs} would be run again: {','.join(compact(ids))}" if ids else _NOTHING["rerun"])
+    render.notes([*answer.get("notes", []), "nothing was submitted"])
     return 0
 
 

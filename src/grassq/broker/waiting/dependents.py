@@ -105,13 +105,14 @@ def settle(batch: Batch) -> None:
         decided: dict[int, tuple[Verdict, Job]] = {}
         for job in ended:
             batch.changes.met.append(job.id)
+            batch.changes.freed.append(job.id)
             for child, verdict in batch.board.dependencies.end(job.id, succeeded=job.state is State.SUCCEEDED):
                 decided[child] = (verdict, job)
         for child, job in batch.fetch(decided).items():
             verdict, cause = decided[child]
             if job.state in FINAL:
                 continue
-            batch.changes.met.append(child)
+            batch.changes.freed.append(child)
             if verdict is Verdict.READY:
                 batch.move(job, Ready(ForJobs()))
             else:

@@ -1,0 +1,66 @@
+"""What a submission would do: how many jobs, where they could run now, and why not. Nothing is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from grassq.broker import service, tokens
+from grassq.broker.batch import Batch
+from grassq.broker.documents.texts import short_command, word_text
+from grassq.broker.service import Draft
+from grassq.broker.tokens import Bearer
+from grassq.broker.views import lacking
+from grassq.core.model import Job, State
+from grassq.core.planner.explain import Outlook
+from grassq.core.resources.amounts import request_text
+
+#: Commands that are named; more jobs are counted.
+COMMANDS_SHOWN = 3
+
+
+class DryRunDocument(TypedDict):
+    """What a submission would do."""
+
+    #: How many jobs would be queued.
+    count: int
+    queue: str
+    state: State
+    #: The amounts that each job asks for, in words.
+    request: str
+    #: The workers on which the first job could start now.
+    workers: list[str]
+    #: Why the first job would not start now; null if it would.
+    reason: str | None
+    #: The first commands, and whether each is one line for a shell.
+    commands: list[list[str]]
+    shell: bool
+
+
+def dry_run(batch: Batch, drafts: Sequence[Draft], bearer: Bearer = tokens.OWNER) -> DryRunDocument:
+    """Return what a submission would do now; raise what the submission would raise."""
+    first = drafts[0]
+    job = service.imagined(batch, first, bearer, count=len(drafts))
+    workers, reason = _where(batch, job)
+    return {
+        "count": len(drafts),
+        "queue": first.spec.queue,
+        "state": job.state,
+        "request": request_text(first.spec.request),
+        "workers": workers,
+        "reason": reason,
+        "commands": [short_command([word_text(w) for w in each.spec.command]) for each in drafts[:COMMANDS_SHOWN]],
+        "shell": first.spec.shell is not None,
+    }
+
+
+def _where(batch: Batch, job: Job) -> tuple[list[str], str | None]:
+    if job.state is not State.QUEUED:
+        return [], job.reason or lacking(batch, job)
+    if (stopped := lacking(batch, job)) is not None:
+        return [], stopped
+    outlook = Outlook(batch.board, batch.mono)
+    workers = outlook.workers_for(job)
+    if workers:
+        return workers, None
+    return [], "; ".join(f"{each.worker}: {each.why}" for each in outlook.explain(job)) or "no worker is online"
