@@ -28,6 +28,7 @@ APART = {
     "page": "bench.page",
     "top": "bench.top",
     "bulk": "bench.bulk",
+    "edges": "bench.edges",
     "window": "bench.window",
     "fairness": "bench.fairness",
     "ssh": "bench.ssh",

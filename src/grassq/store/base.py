@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from grassq.core.model import Job, Outcome, Placement, QueueTemplate, State, WorkerInfo
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Allocation
+from grassq.core.waiting.conditions import Condition
 from grassq.core.waiting.dependencies import Edge
 
 SUBMISSION_KEPT_S = 7 * 86400.0
@@ -216,8 +217,9 @@ class Changes(Struct):
     #: Ends of jobs that are to be told, encoded; and the numbers of ends that were told.
     untold: list[bytes] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
-    #: What new jobs wait for, jobs that have ended and that others waited for, and jobs that wait for no job any more.
-    edges: list[Edge] = field(default_factory=list)
+    #: What new jobs start after, and whether that was met before (0 or 1); jobs that have ended and that others waited
+    #: for; and jobs that wait for no job any more.
+    edges: list[tuple[int, int, Condition, int]] = field(default_factory=list)
     met: list[int] = field(default_factory=list)
     freed: list[int] = field(default_factory=list)
 

@@ -181,7 +181,7 @@ class Store(JobReader):
             for statement, alike in groupby(rows.job_inserts(changes.inserted.values()), itemgetter(0)):
                 self._many(statement, map(itemgetter(1), alike))
         if changes.edges:
-            self._many(sql.INSERT["dependency"], [(*edge, 0) for edge in changes.edges])
+            self._many(sql.INSERT["dependency"], changes.edges)
         for statement, jobs in ((sql.MEET_PARENT, changes.met), (sql.MEET_JOB, changes.freed)):
             if jobs:
                 self._many(statement, [(job,) for job in jobs])

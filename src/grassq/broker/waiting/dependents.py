@@ -76,8 +76,11 @@ def _named(batch: Batch, condition: Condition, texts: Sequence[str]) -> list[int
 
 def add_edges(batch: Batch, job: Job, conditions: Conditions) -> None:
     """Let a new job wait for others; a job that can never start fails at once."""
-    if conditions.unmet:
-        batch.changes.edges += [(parent, job.id, condition) for parent, condition in conditions.unmet]
+    unmet = set(conditions.unmet)
+    for each in conditions.dependencies:
+        condition = each.condition
+        batch.changes.edges += [(id_, job.id, condition, int((id_, condition) not in unmet)) for id_ in each.ids]
+    if unmet:
         batch.board.dependencies.add(job.id, job.spec.queue, conditions.unmet)
     if conditions.never is not None:
         # The board knows a waiting job by what it waits for.
@@ -87,7 +90,7 @@ def add_edges(batch: Batch, job: Job, conditions: Conditions) -> None:
 
 def check_edges(wanted: Iterable[tuple[int, Conditions]]) -> None:
     """Raise Refused if a submission, so many jobs with these conditions each, would have too many edges."""
-    edges = sum(count * len(conditions.unmet) for count, conditions in wanted)
+    edges = sum(count * sum(each.count for each in conditions.dependencies) for count, conditions in wanted)
     if edges > EDGES_MAX:
         raise Refused(
             f"these jobs would have {edges:,} dependencies; {EDGES_MAX:,} is the most: let one job wait for all the "
@@ -135,7 +138,7 @@ def behind(batch: Batch, ids: Iterable[int]) -> list[int]:
     new = set(ids)
     first = set(new)
     while new:
-        inserted = {child for parent, child, _ in batch.changes.edges if parent in new}
+        inserted = {child for parent, child, *_ in batch.changes.edges if parent in new}
         new = {*batch.store.dependents(sorted(new)), *inserted} - found - first
         found |= new
         if len(found) > DEPENDENTS_MAX:
