@@ -1711,6 +1711,27 @@ export interface components {
             key: string;
         };
         /**
+         * Attempt
+         * @description One attempt of a job.
+         */
+        Attempt: {
+            number: number;
+            worker: string;
+            /** @description What the attempt held: amounts, and amounts of devices. */
+            allocation: {
+                [key: string]: number | {
+                    [key: string]: number;
+                };
+            };
+            pid: number | null;
+            started: string | null;
+            ended: string | null;
+            outcome: components["schemas"]["Outcome"] | null;
+            exit_code: number | null;
+            signal: number | null;
+            error: string | null;
+        };
+        /**
          * Audit
          * @description The newest entries of the audit, the oldest of them first.
          */
@@ -2838,7 +2859,7 @@ export interface components {
             /** @description The directory in which the last attempt ran. */
             directory?: string | null;
             /** @description Of one job with more than one attempt: all of them, the newest last. */
-            attempts?: components["schemas"]["grassq.broker.documents.job.Attempt"][];
+            attempts?: components["schemas"]["Attempt"][];
             /** @description For a page: whether the caller may change the job. A session with the scope submit changes its own jobs only. */
             may_change?: boolean;
             /** @description With `look`: the last line of its log. */
@@ -3434,7 +3455,7 @@ export interface components {
             job: components["schemas"]["Job"];
             why: components["schemas"]["WhyJob"];
             /** @description The oldest first; the last 100. */
-            attempts: components["schemas"]["grassq.web.tables.documents.Attempt"][];
+            attempts: components["schemas"]["Attempt"][];
             /** @description The oldest first; the last 200 lines. */
             story: components["schemas"]["StoryLine"][];
             /** @description The variables of `--env`; null for a value that the caller may not see. */
@@ -4436,40 +4457,6 @@ export interface components {
         WorkerRemoved: {
             worker: string;
             notes: string[];
-        };
-        /**
-         * Attempt
-         * @description One attempt of a job.
-         */
-        "grassq.broker.documents.job.Attempt": {
-            ended: string | null;
-            error: string | null;
-            exit_code: number | null;
-            number: number;
-            outcome: components["schemas"]["Outcome"] | null;
-            signal: number | null;
-            started: string | null;
-            worker: string;
-        };
-        /**
-         * Attempt
-         * @description One attempt of a job.
-         */
-        "grassq.web.tables.documents.Attempt": {
-            allocation: {
-                [key: string]: number | {
-                    [key: string]: number;
-                };
-            };
-            ended: string | null;
-            error: string | null;
-            exit_code: number | null;
-            number: number;
-            outcome: string | null;
-            pid: number | null;
-            signal: number | null;
-            started: string | null;
-            worker: string;
         };
     };
     responses: {

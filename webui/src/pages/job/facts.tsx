@@ -8,6 +8,14 @@ import type { JobDetails } from "./details";
 
 /** Values of a result that are listed. */
 const RESULTS_MAX = 500;
+/** Ranges of jobs that are listed. */
+const RANGES_MAX = 20;
+
+const AFTER: Readonly<Record<string, string>> = {
+  ok: "After success of",
+  any: "After the end of",
+  fail: "After a failure of",
+};
 
 export function Facts(props: { job: Job; details: JobDetails | null }) {
   const { job, details } = props;
@@ -33,7 +41,13 @@ export function Facts(props: { job: Job; details: JobDetails | null }) {
           <Fact name="Asks for" text={amounts(job.request)} />
           <Fact name="Runs on" text={[where(job.allocation), job.worker].filter(Boolean).join(" · ")} />
           <Fact name="Process" text={job.pid === null ? null : String(job.pid)} />
-          <Fact name="Attempt" text={String(job.attempt)} />
+          <Fact name="Attempt" text={job.tries > 1 ? `${job.attempt} of ${job.tries}` : String(job.attempt)} />
+          {Object.entries(job.after ?? {}).map(([condition, ids]) => (
+            <Fact key={condition} name={AFTER[condition] ?? condition}>
+              <JobLinks ranges={ids} />
+            </Fact>
+          ))}
+          <Fact name="Not before" text={fullTime(job.not_before)} />
           <Fact name="Submitted" text={fullTime(job.created)} />
           <Fact name="Started" text={fullTime(job.started)} />
           <Fact name="Ended" text={fullTime(job.finished)} />
@@ -79,6 +93,22 @@ export function Facts(props: { job: Job; details: JobDetails | null }) {
         </details>
       </section>
     </div>
+  );
+}
+
+/** Return ids and ranges of jobs: a single job is a link. */
+function JobLinks(props: { ranges: readonly string[] }) {
+  const shown = props.ranges.slice(0, RANGES_MAX);
+  return (
+    <>
+      {shown.map((range, at) => (
+        <span key={range}>
+          {at ? ", " : ""}
+          {/^\d+$/.test(range) ? <a href={`/jobs/${range}`}>{range}</a> : <Text>{range}</Text>}
+        </span>
+      ))}
+      {shown.length < props.ranges.length ? ` and ${props.ranges.length - shown.length} more` : ""}
+    </>
   );
 }
 

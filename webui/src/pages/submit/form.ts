@@ -1,6 +1,7 @@
 /** What the form says: as the body of a request, and as the command line that means the same. */
 
 import { quote } from "../../ui/format";
+import { delays, duration, startTime, words } from "./times";
 
 export interface Form {
   queue: string;
@@ -19,6 +20,16 @@ export interface Form {
   wrap: string;
   output: string;
   hold: boolean;
+  /** Selectors of the jobs that this one starts after. */
+  after: string;
+  after_any: string;
+  after_fail: string;
+  /** A start time, or a delay. */
+  at: string;
+  delay: string;
+  time_limit: string;
+  retry_delay: string;
+  retry_on: string;
 }
 
 export const EMPTY: Form = {
@@ -36,6 +47,14 @@ export const EMPTY: Form = {
   wrap: "",
   output: "",
   hold: false,
+  after: "",
+  after_any: "",
+  after_fail: "",
+  at: "",
+  delay: "",
+  time_limit: "",
+  retry_delay: "",
+  retry_on: "",
 };
 
 /** The queue that `gpupeasy-server` makes. */
@@ -104,27 +123,56 @@ export function jobBody(form: Form): Record<string, unknown> {
     ...(form.wrap ? { wrap: form.wrap } : {}),
     ...(form.output ? { output: form.output } : {}),
     ...(form.hold ? { hold: true } : {}),
+    ...waitingBody(form),
   };
+}
+
+/** Return the options that say when a job starts, how long it may run, and when it is tried again. */
+function waitingBody(form: Form): Record<string, unknown> {
+  const said: Record<string, unknown> = {};
+  for (const name of ["after", "after_any", "after_fail"] as const) {
+    if (form[name].trim()) said[name] = form[name].trim().split(/\s+/);
+  }
+  if (form.at.trim()) said.at = startTime(form.at, "start time");
+  if (form.delay.trim()) said.in_s = duration(form.delay, "delay");
+  if (form.time_limit.trim()) said.time_limit_s = duration(form.time_limit, "time limit");
+  if (form.retry_delay.trim()) said.retry_delay_s = delays(form.retry_delay, "retry delay");
+  if (form.retry_on.trim()) said.retry_on = words(form.retry_on);
+  return said;
 }
 
 /** Return the options as words of `grass enqueue`. */
 export function optionWords(form: Form): string[] {
-  const words: string[] = [];
+  const typed: string[] = [];
   const option = (name: string, value: string) => {
-    if (value.trim()) words.push(`--${name}`, value.trim());
+    if (value.trim()) typed.push(`--${name}`, value.trim());
   };
   option("queue", form.queue);
-  for (const [name, amount] of Object.entries(request(form) ?? {})) words.push(`--${name}=${amount}`);
+  for (const [name, amount] of Object.entries(request(form) ?? {})) typed.push(`--${name}=${amount}`);
   option("project", form.project);
   option("name", form.name);
   option("priority", form.priority);
   option("tries", form.tries);
   option("cwd", form.cwd);
-  for (const [name, value] of pairs(form.env, "environment")) words.push("--env", `${name}=${value}`);
+  for (const [name, value] of pairs(form.env, "environment")) typed.push("--env", `${name}=${value}`);
   option("wrap", form.wrap);
   option("output", form.output);
-  if (form.hold) words.push("--hold");
-  return words;
+  if (form.hold) typed.push("--hold");
+  for (const name of ["after", "after-any", "after-fail"] as const) {
+    for (const each of form[name.replace("-", "_") as "after"].split(/\s+/).filter(Boolean)) option(name, each);
+  }
+  option("at", form.at);
+  option("in", form.delay);
+  option("time-limit", form.time_limit);
+  option("retry-delay", form.retry_delay);
+  option(
+    "retry-on",
+    form.retry_on
+      .trim()
+      .split(/[\s,]+/)
+      .join(","),
+  );
+  return typed;
 }
 
 /** Words that every shell passes on unchanged, and `{gpu}`, which Grass fills in. */

@@ -31,6 +31,14 @@ const DIRECTORY: Field = { name: "cwd", label: "Directory", hint: "/home/me/proj
 const MORE: readonly Field[] = [
   { name: "priority", label: "Priority", hint: "30; more is sooner" },
   { name: "tries", label: "Tries", hint: "1" },
+  { name: "retry_delay", label: "Retry delay", hint: "5s, or 30s..10m" },
+  { name: "retry_on", label: "Retry on", hint: "137, timed_out" },
+  { name: "time_limit", label: "Time limit", hint: "2h" },
+  { name: "at", label: "Start at", hint: "18:00, 2026-12-01T08:00" },
+  { name: "delay", label: "Start in", hint: "2h" },
+  { name: "after", label: "After success of", hint: "12, 3-7, a name" },
+  { name: "after_any", label: "After the end of", hint: "12, 3-7, a name" },
+  { name: "after_fail", label: "After a failure of", hint: "12, 3-7, a name" },
   { name: "wrap", label: "Wrap", hint: "a command before the command, as a container", wide: true },
   { name: "output", label: "Output file", hint: "log also here", wide: true },
 ];

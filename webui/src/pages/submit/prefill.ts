@@ -34,6 +34,9 @@ export function prefilled(submission: Submission): [Form, string] {
     wrap: text(body.wrap),
     output: text(body.output),
     hold: body.hold ?? false,
+    time_limit: body.time_limit_s ? `${body.time_limit_s}s` : "",
+    retry_delay: (body.retry_delay_s ?? []).map((each) => `${each}s`).join(".."),
+    retry_on: (body.retry_on ?? []).join(", "),
   };
   const words = (body.command ?? []).map(text);
   return [form, body.shell ? (words[0] ?? "") : words.map(quote).join(" ")];
@@ -59,6 +62,6 @@ export function edited(submission: Submission, form: Form, command: string): Rec
 
 /** Return the options of an earlier job that the form does not show. */
 export function unseen(submission: Submission): string[] {
-  const shown = ["command", "shell", ...Object.keys(EMPTY), "request"];
+  const shown = ["command", "shell", ...Object.keys(EMPTY), "request", "time_limit_s", "retry_delay_s", "retry_on"];
   return Object.keys(submission.body).filter((name) => !shown.includes(name));
 }
