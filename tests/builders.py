@@ -109,7 +109,8 @@ def a_worker(
     name: str = "w", *, offers: Iterable[Offer] | None = None, boot: str = BOOT, **given: object
 ) -> WorkerInfo:
     """A machine with this capacity; unless told otherwise it offers the default queue without limits."""
-    return WorkerInfo(name, boot, a_capacity(**given), tuple([an_offer()] if offers is None else offers))
+    offered = tuple([an_offer()] if offers is None else offers)
+    return WorkerInfo(name, boot, a_capacity(**given), offered, keeps_limits=True)
 
 
 def detecting(info: WorkerInfo, *names: str) -> WorkerInfo:

@@ -215,3 +215,13 @@ def parse(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def numbers(folder: str) -> list[int]:
+    """Return the entries of a folder that are numbers, largest first."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((int(name) for name in names if name.isascii() and name.isdigit()), reverse=True)

@@ -20,8 +20,8 @@ def test_every_option_has_a_help_line_and_a_name_of_its_own() -> None:
 
 def test_a_program_can_say_what_can_be_typed() -> None:
     # The directory is an argument of its own, and whether a shell reads the command is told by the command's type.
-    # `Client.sweep` takes the parameters.
-    typed = set(JobOptions.__struct_fields__) - {"cwd", "shell", "parameters"}
+    # `Client.sweep` takes the parameters. A warning is typed as one word, and has two parts.
+    typed = set(JobOptions.__struct_fields__) - {"cwd", "shell", "parameters", "warn"} | {"warn_s", "warn_signal"}
     assert SubmitOptions.__annotations__.keys() == typed | {"gpu", "cpu", "mem", "vram", "disk"}
 
 

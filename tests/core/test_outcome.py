@@ -28,6 +28,8 @@ def test_the_shim_writes_outcomes_of_the_core_or_that_its_lease_ended() -> None:
         ("unknown", None, None, "unknown", 1),
         ("cancelled", None, 15, "signal 15", 1),
         ("cancelled", None, None, "cancelled", 1),
+        ("timed_out", 0, None, "timed out", 124),
+        ("timed_out", None, 9, "timed out", 124),
         (None, None, None, "", 1),
     ],
 )

@@ -168,9 +168,10 @@ def test_create_queue_takes_new_resources_and_variables_of_a_command(line: str) 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("--time 10 ls", "there is no time limit yet; for now: grass enqueue timeout 10m COMMAND"),
-        ("--time=10 ls", "there is no time limit yet"),
-        ("--timeout=10m -- ls", "there is no time limit yet"),
+        ("--time 10 ls", "did you mean --time-limit?"),
+        ("--time=10 ls", "did you mean --time-limit?"),
+        ("--timeout=10m -- ls", "did you mean --time-limit?"),
+        ("--signal=USR1@60 ls", "did you mean --warn?"),
         ("--after 3 ls", "a job cannot wait for another one yet; for now: grass wait ID && grass enqueue COMMAND"),
         ("--dependency=afterok:3 ls", "a job cannot wait for another one yet"),
         ("--array=1-10 ls", "`grass sweep` makes many jobs of one command"),

@@ -421,7 +421,7 @@ def test_devices_of_a_named_worker_are_changed_and_those_of_an_earlier_release_a
             with pytest.raises(NotFound, match="this machine has no gpu '9'"):
                 await queue_admin.change_devices(DeviceChange("drain", ("9",)))
             await away(one, worker)
-            worker.info = replace(worker.info, changes_devices=False)
+            worker.info = replace(worker.info, changes_devices=False, keeps_limits=False)
             worker.dial(one.stack)
             await until(lambda: one.broker.links.get("w") is not None)
             queue_admin = one.broker.directory.queue_admin("w")
@@ -429,6 +429,8 @@ def test_devices_of_a_named_worker_are_changed_and_those_of_an_earlier_release_a
                 await queue_admin.change_devices(DeviceChange("drain", ("1",)))
             with pytest.raises(Refused, match="earlier release"):
                 await queue_admin.offer(Offer("boxed", wrap=b"nice"))
+            with pytest.raises(Refused, match="earlier release, which keeps no time limits"):
+                await queue_admin.offer(Offer("timed", max_time_limit_s=60.0))
 
     play(test)
 

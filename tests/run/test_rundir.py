@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.e2e.small_disk import fill, mounted, needs_root
 from tests.run.harness import a_spec, mode_of, names_in, prepare
 
+from grassq import atomic_files
 from grassq.core.printable import TEXT_CHARS_MAX
 from grassq.run import attempt_notes, processes, rundir, spawn
 
@@ -305,12 +306,12 @@ def test_of_many_old_jobs_only_the_newest_are_looked_for(tmp_path: Path, monkeyp
     for job in range(1, 101):
         (tmp_path / "jobs" / str(job) / "1").mkdir(parents=True)
     read: list[str] = []
-    numbers = rundir.numbers
+    numbers = atomic_files.numbers
 
     def noted(folder: str) -> list[int]:
         read.append(folder)
         return numbers(folder)
 
-    monkeypatch.setattr(rundir, "numbers", noted)
+    monkeypatch.setattr(atomic_files, "numbers", noted)
     assert rundir.attempts(str(tmp_path), 3) == [(100, 1), (99, 1), (98, 1)]
     assert len(read) == 4

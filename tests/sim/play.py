@@ -224,7 +224,14 @@ class Play:
         follows = machine.name in self._following
         devices = self.devices[machine.name]
         return WorkerInfo(
-            machine.name, machine.boot, capacity, offers, labels=machine.labels, follows=follows, devices=devices
+            machine.name,
+            machine.boot,
+            capacity,
+            offers,
+            labels=machine.labels,
+            follows=follows,
+            devices=devices,
+            keeps_limits=True,
         )
 
     def _start_agent(self, machine: Machine) -> None:

@@ -69,6 +69,8 @@ class FakeMachine:
         found.log = b" ".join(words) + b"\n" if program == b"echo" else b""
         if program != b"sleep":
             self._end(attempt, "exited", code=0)
+        elif (limit_s := found.start.placement.time_limit_s) is not None:
+            asyncio.get_running_loop().call_later(limit_s, self._end, attempt, "timed_out")
 
     def _end(self, attempt: AttemptId, outcome: str, **more: Any) -> None:
         found = self.dirs[attempt]

@@ -61,9 +61,11 @@ class Stage:
         job: int = 1,
         after: AttemptId | None = None,
         lease: Lease | None = None,
+        limit_s: float | None = None,
         **options: Any,
     ) -> Start:
         where = replace(a_placement("w", boot=self.machine.boot), lease_s=None if lease is None else lease.length_s)
+        where = replace(where, time_limit_s=limit_s)
         start = Start(job, 1, replace(a_spec(command=command), **options), where, (PATH,))
         self.machine.start(start, lease, after)
         return start
@@ -193,6 +195,15 @@ def test_what_runs_cannot_be_given_up_and_is_stopped(play: Play) -> None:
         assert (await stage.ended()).outcome is Outcome.CANCELLED
         await stage.machine.remove([1], [])
         assert stage.machine.look((1, 1)) == RunState()
+
+    play(test)
+
+
+def test_a_time_limit_is_kept(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        stage.run(b"sleep", b"600", limit_s=0.3)
+        assert (await stage.ended()).outcome is Outcome.TIMED_OUT
+        assert not stage.machine.look((1, 1)).command_alive
 
     play(test)
 

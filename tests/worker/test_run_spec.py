@@ -14,6 +14,7 @@ from tests.builders import a_placement, a_spec
 from grassq.core.job_options import Pairs
 from grassq.core.messages import Start
 from grassq.core.model import Constraints, RemoteSubmitter
+from grassq.core.options.warning import Warn
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.syntax.file_words import SentTree
 from grassq.core.syntax.options import RESERVED
@@ -441,3 +442,18 @@ def test_a_job_is_told_its_project() -> None:
 def test_only_a_file_that_a_submission_makes_may_be_there_at_the_start() -> None:
     for output, made in ((b"/x/a.out", True), (b"/x/{job.id}.out", False), (b"/x/{job.name}", False), (None, False)):
         assert spec_of(a_start(output=output)).output_made == made
+
+
+def test_the_limit_of_the_placement_counts_and_a_warning_only_beside_a_limit() -> None:
+    start = a_start(GPU)
+    spec = replace(start.spec, time_limit_s=7200.0, warn=Warn(60.0, "TERM"), idle_limit_s=90.0)
+    start = replace(start, spec=spec)
+    limits = ("time_limit_s", "warn_s", "warn_signal", "idle_limit_s")
+
+    def limits_of(limit_s: float | None) -> list[float]:
+        found = spec_of(replace(start, placement=replace(start.placement, time_limit_s=limit_s)))
+        return [getattr(found, name) for name in limits]
+
+    assert limits_of(3600.0) == [3600.0, 60.0, 15, 90.0]
+    assert limits_of(30.0) == [30.0, 30.0, 15, 90.0], "at once, where the limit is shorter than the warning"
+    assert limits_of(None) == [0.0, 0.0, 15, 90.0], "a broker of an earlier release gives none"

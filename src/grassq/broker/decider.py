@@ -24,7 +24,7 @@ from grassq.core.messages import Ack, Hello, Report, Silent
 from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
 from grassq.core.planner.board import NEAR_MAX, Board
 from grassq.core.planner.heads import ReservationPolicy
-from grassq.core.planner.plan import leased
+from grassq.core.planner.plan import leased, limited
 from grassq.core.planner.plan import plan as make_plan
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.planner.workers import WorkerRoles
@@ -304,7 +304,7 @@ class Decider:
         held = {id_ for id_, job in jobs.items() if eligibility.hold_revoked(batch, job)}
         for job_id, where in plan.placements:
             if job_id not in held:
-                batch.move(jobs[job_id], Place(leased(jobs[job_id], where)))
+                batch.move(jobs[job_id], Place(leased(jobs[job_id], limited(jobs[job_id], where))))
         self.board.heads = {queue: head for queue, head in plan.heads.items() if head.job not in held}
         self.board.kept = {job_id: kept for job_id, kept in plan.kept.items() if job_id not in held}
         for head in self.board.heads.values():

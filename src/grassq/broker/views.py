@@ -23,6 +23,7 @@ from grassq.core.notices.targets import masked, stored_target
 from grassq.core.planner.board import EVERYTHING, Board
 from grassq.core.planner.explain import WORKER, Blocker, Outlook, Turn
 from grassq.core.planner.request_classes import shape_of
+from grassq.core.printable import exact_span
 from grassq.core.resources.amounts import allocation_json, amount_number, amount_text, request_text
 from grassq.core.states import SENDING
 from grassq.core.syntax.file_words import output_path
@@ -185,6 +186,11 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "split": job.spec.split,
         "output": _output_text(job),
         "wrap": maybe_text(job.spec.wrap),
+        "time_limit_s": job.spec.time_limit_s,
+        "effective_time_limit_s": where.time_limit_s if where else None,
+        "warn_s": None if job.spec.warn is None else job.spec.warn.before_s,
+        "warn_signal": None if job.spec.warn is None else job.spec.warn.signal,
+        "idle_limit_s": job.spec.idle_limit_s,
         "files": _files_document(job.spec) if job.spec.constraints.files else None,
         "notify": [masked(stored_target(each)) for each in job.spec.notify] if job.spec.notify else None,
         "cancel_requested": job.cancel_requested,
@@ -265,7 +271,7 @@ def _lines(batch: Batch, job: Job, blockers: list[Blocker]) -> list[str]:
     offers = [worker.offer(job.spec.queue) for worker in batch.board.offering(job.spec.queue)]
     takes_slot = bool(offers) and all(offer is not None and offer.slots for offer in offers)
     asked = "a slot" if takes_slot else request_text(job.spec.request)
-    head = f"job {job.id} ({asked}, queue {job.spec.queue})"
+    head = f"job {job.id} ({asked}, queue {job.spec.queue}{_limits_text(job)})"
     if job.state in FINAL:
         log = f"`grass log {job.id}` shows what it wrote, " if job.started is not None else ""
         return [f"{head} {ending(job)}", f"{log}`grass rerun {job.id}` runs it again"]
@@ -282,6 +288,12 @@ def _lines(batch: Batch, job: Job, blockers: list[Blocker]) -> list[str]:
         return [f"{head} is about to start"]
     wanted = next((blocker.resource for blocker in blockers if blocker.resource != WORKER), "a worker")
     return [f"{head} waits for {wanted}:", *map(_blocker_line, blockers)]
+
+
+def _limits_text(job: Job) -> str:
+    limit_s = job.placement.time_limit_s if job.placement is not None else job.spec.time_limit_s
+    limit = "" if limit_s is None else f", time limit {exact_span(limit_s)}"
+    return limit + ("" if job.spec.idle_limit_s is None else f", idle limit {exact_span(job.spec.idle_limit_s)}")
 
 
 def _held_up(board: Board, mono: float) -> str | None:

@@ -68,7 +68,7 @@ RUN = """\
 usage: grass run [QUEUE] [options] [--] COMMAND...
 
 Enqueue a command, print its output, and exit with its exit code: 128+n for signal n, 127 if it could not be started,
-1 if it was cancelled or the outcome is unknown. Ctrl-C detaches; the job keeps running.
+124 if a limit ended it, 1 if it was cancelled or the outcome is unknown. Ctrl-C detaches; the job keeps running.
 
   grass run --gpu=1 python train.py
 
@@ -159,6 +159,10 @@ changed.
   --cwd DIR            directory of its jobs
   --wrap WORDS         words before the command of every job: "nice -n 10", "podman run --rm IMAGE"; no shell reads
                        them, `{gpu}` becomes the device ids
+  --time-limit DURATION
+                       the time limit of a job that names none, such as 2h (default: --max-time-limit)
+  --max-time-limit DURATION
+                       the longest time limit of a job; a job with a longer one is refused
   --env, -e NAME=VALUE one variable for its jobs; repeat for more
   --worker NAME        create the queue on this worker of the broker (default: on this machine)
   --at-broker          create the queue at the broker: every worker offers it, also workers that join later

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 from grassq.core import outcome
+from grassq.core.printable import exact_span
 from grassq.core.printable import span as span
 
 TYPE_CHECKING = False
@@ -172,6 +173,26 @@ def _amount(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(_amount(each) for each in value)
     return str(value)
+
+
+def limits(job: Mapping[str, Any]) -> str:
+    """Return the limits of a job's time, such as `2h, USR1 1m before, 30m without output`; "" if it has none."""
+    limit_s, warn_s, idle_s = (job.get(name) for name in ("time_limit_s", "warn_s", "idle_limit_s"))
+    limit_s = job.get("effective_time_limit_s") or limit_s
+    parts = [
+        exact_span(limit_s) if limit_s else "",
+        f"{job.get('warn_signal')} {exact_span(warn_s)} before" if warn_s else "",
+        f"{exact_span(idle_s)} without output" if idle_s else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def queue_limits(queue: Mapping[str, Any]) -> str:
+    """Return the limits of a queue as `gpu:0,1 cpu=4 time=2h time<=1d`, or its slots."""
+    amounts = slots(queue["slots"]) if queue.get("slots") else holds(queue.get("limits"))
+    usual, most = queue.get("time_limit_s"), queue.get("max_time_limit_s")
+    times = [f"time={exact_span(usual)}" if usual else "", f"time<={exact_span(most)}" if most else ""]
+    return " ".join(filter(None, [amounts, *times]))
 
 
 def files(job: Mapping[str, Any]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from grassq.core.options.moments import written_delays
 from grassq.core.options.parsers import WORKER_NAME, flag, named, number, one_of, path, text
 from grassq.core.options.parsers import Option as Option
 from grassq.core.options.parsers import Pairs as Pairs
+from grassq.core.options.warning import Warn
 from grassq.core.sweeps.parameters import Parameters
 from grassq.core.syntax.durations import DURATION_MAX_S
 from grassq.core.syntax.file_words import SentTree
@@ -80,8 +81,18 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
     )] = STOP_GRACE_S
     #: Kept by the shim of each attempt, on the monotonic clock; None for the default of the queue.
     time_limit_s: Annotated[float | None, Option(
-        parsers.some_seconds, "end each attempt after this time, such as 90m or 2h", value="DURATION",
-        name="time-limit", least=1, most=DURATION_MAX_S,
+        parsers.some_seconds, "end each attempt after this time, such as 90m or 2h (default: the limit of the queue)",
+        value="DURATION", name="time-limit", least=1, most=DURATION_MAX_S,
+    )] = None
+    #: Kept by the shim too. The API has `warn_s` and `warn_signal`.
+    warn: Annotated[Warn | None, Option(
+        parsers.warning, "send SIGNAL (default USR1) so long before the time limit to the processes that handle it",
+        value="DURATION[:SIGNAL]",
+    )] = None
+    #: Kept by the shim too: no byte of output for so long ends an attempt.
+    idle_limit_s: Annotated[float | None, Option(
+        parsers.some_seconds, "end each attempt that writes nothing for so long, such as 30m", value="DURATION",
+        name="idle-limit", least=1, most=DURATION_MAX_S,
     )] = None
     split: Annotated[bool, _flag("keep stdout and stderr apart")] = False
     #: In bytes; 0 for no limit, None for the setting `log_max` of the worker.
@@ -280,6 +291,11 @@ class SubmitOptions(TypedDict, total=False):
     grace_s: float | None
     #: Seconds after which an attempt is ended (default: the queue's, or none).
     time_limit_s: float | None
+    #: Seconds before that at which its processes get `warn_signal`, such as "TERM" (default: "USR1").
+    warn_s: float | None
+    warn_signal: str | None
+    #: Seconds without a byte of output after which an attempt is ended.
+    idle_limit_s: float | None
     #: When its machine is lost: "fail" (the default), or "requeue" to run the job elsewhere.
     on_lost: str
     #: Start the job up to this many times until it succeeds (default: 1).

@@ -75,6 +75,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     #: Of a job that never ran: a job that it was to start after did not end as asked.
     DEPENDENCY_FAILED = "dependency_failed"
+    TIMED_OUT = "timed_out"
 
 
 class RemoteSubmitter(Struct, frozen=True):
@@ -110,6 +111,8 @@ class Constraints(Struct, frozen=True):
     limit_s: float | UnsetType = UNSET
     #: The groups of the job that may have a limit, sorted: `project:P`, `tag:k=v`, `sweep:12`.
     groups: tuple[str, ...] | UnsetType = UNSET
+    #: Set for a job with `--idle-limit`: a worker of an earlier release would let its command hang.
+    idle_limit: Literal[True] | UnsetType = UNSET
 
 
 ANYWHERE = Constraints()
@@ -137,7 +140,7 @@ class Spec(SpecOptions, frozen=True, omit_defaults=True):
     dependencies: tuple[Dependency, ...] = ()
 
 
-class Placement(Struct, frozen=True):
+class Placement(Struct, frozen=True, omit_defaults=True):
     """Where one attempt runs, and what the queue there adds to it."""
 
     worker: str
@@ -154,6 +157,8 @@ class Placement(Struct, frozen=True):
     slot: str | None = None
     #: The queue's words before everything else of the command, as one line.
     wrap: bytes | None = None
+    #: After how many seconds this attempt is ended: the limit of the job, else the one of its queue.
+    time_limit_s: float | None = None
 
 
 class ForTime(Struct, frozen=True):
@@ -287,7 +292,7 @@ def priority_in(order: int) -> int:
     return -(order >> ORDER_BITS)
 
 
-class Offer(Struct, frozen=True):
+class Offer(Struct, frozen=True, omit_defaults=True):
     """A queue on one worker: what it may use of the machine and what it adds to a job."""
 
     queue: str
@@ -306,6 +311,19 @@ class Offer(Struct, frozen=True):
     temporary: bool = False
     #: Words before everything else of the command of every job, as one line; a job from elsewhere cannot change them.
     wrap: bytes | None = None
+    #: The time limit of a job that names none, and the longest that a job may name, in seconds.
+    time_limit_s: float | None = None
+    max_time_limit_s: float | None = None
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether every job of this queue has a time limit."""
+        return self.usual_limit_s is not None
+
+    @property
+    def usual_limit_s(self) -> float | None:
+        """The time limit of a job that names none: the default, else the maximum; None if there is neither."""
+        return self.max_time_limit_s if self.time_limit_s is None else self.time_limit_s
 
 
 class QueueTemplate(Struct, frozen=True):
@@ -360,6 +378,8 @@ class WorkerInfo(Struct, frozen=True):
     keeps_logs: bool = False
     #: Whether the worker puts wrappers before commands; a worker of an earlier release does not.
     wraps: bool = False
+    #: Whether the worker keeps time limits and idle limits; a worker of an earlier release does not.
+    keeps_limits: bool = False
 
     @property
     def detecting(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from grassq.core.model import Offer
 from grassq.core.names import plain
+from grassq.core.printable import exact_span
 from grassq.core.resources.amounts import amount_text
 from grassq.core.resources.capacity import Device, DeviceCount, DeviceIds, Devices
 from grassq.core.resources.slots import Slot
@@ -36,6 +37,8 @@ def changes(old: Offer, new: Offer) -> list[str]:
         ("--order", old.order, new.order),
         ("command", _command(old.prefix), _command(new.prefix)),
         ("--wrap", _word(old.wrap), _word(new.wrap)),
+        ("--time-limit", _time(old.time_limit_s), _time(new.time_limit_s)),
+        ("--max-time-limit", _time(old.max_time_limit_s), _time(new.max_time_limit_s)),
         ("directory", _word(old.cwd), _word(new.cwd)),
         ("--unsecure", _flag(old.unsecure), _flag(new.unsecure)),
         ("--allow-env", _names(old.allow_env), _names(new.allow_env)),
@@ -75,6 +78,10 @@ def _command(words: Sequence[bytes]) -> str:
 
 def _word(word: bytes | None) -> str:
     return NONE if word is None else plain(word, SHOWN_MAX)
+
+
+def _time(seconds: float | None) -> str:
+    return NONE if seconds is None else exact_span(seconds)
 
 
 def _names(names: Sequence[bytes]) -> str:

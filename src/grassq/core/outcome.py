@@ -14,13 +14,17 @@ EXIT_CODES: dict[str, int | None] = {
     "unknown": 1,
     "cancelled": 1,
     "dependency_failed": 1,
+    "timed_out": 124,
 }
 #: Added to the number of the signal that ended a command, as shells do.
 SIGNAL_BASE = 128
 
 
 def in_words(outcome: str | None, code: int | None, signal: int | None, *, short: bool = False) -> str:
-    """Return how an attempt ended: `exit code 3` (short: `exit 3`), `signal 9`, `spawn failed`; "" if not known."""
+    """Return how an attempt ended: `exit code 3` (short: `exit 3`), `signal 9`, `timed out`; "" if not known."""
+    if outcome == "timed_out":
+        # Its code or signal says only how the command took the end of its time.
+        return "timed out"
     if code is not None:
         return f"exit {code}" if short else f"exit code {code}"
     if signal is not None:
@@ -29,7 +33,10 @@ def in_words(outcome: str | None, code: int | None, signal: int | None, *, short
 
 
 def exit_code(outcome: str | None, code: int | None, signal: int | None) -> int:
-    """Return the exit code that stands for an attempt: 128 + n for signal n, 127 if the command could not start."""
+    """Return the exit code that stands for an attempt: 128 + n for signal n, 127 if the command could not start.
+
+    An attempt that was ended by a limit has 124, as `timeout` says it.
+    """
     given = EXIT_CODES.get(outcome or "")
     if given is not None:
         return given

@@ -28,6 +28,17 @@ def printable(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
     return escaped if len(escaped) <= chars_max else escaped[: chars_max - 3] + "..."
 
 
+def exact_span(seconds: float) -> str:
+    """Return a duration that a person has chosen, in all its units: `1d2h`, `1h30m`, `1.5s`."""
+    whole, parts = int(seconds), []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if whole >= size:
+            parts.append(f"{whole // size}{unit}")
+            whole %= size
+    left = f"{whole + seconds % 1:.9f}".rstrip("0").rstrip(".")
+    return "".join(parts) + (f"{left}s" if left != "0" or not parts else "")
+
+
 def span(seconds: float) -> str:
     """Return a duration in at most two units: `3m12s`."""
     whole = max(0, int(seconds))

@@ -22,6 +22,7 @@ from grassq.core.protocol import READ_MAX, Answer, Ping, TicketKept, ToBroker, p
 from grassq.core.resources.amounts import ONE, UNITS_MAX, Allocation, check_resource_name
 from grassq.core.resources.capacity import DeviceCount, DeviceIds, Devices, Limit, Pool
 from grassq.core.resources.device_changes import ChangedDevices
+from grassq.core.syntax.durations import DURATION_MAX_S
 from grassq.core.syntax.resource_names import VRAM
 from grassq.core.syntax.shell_lines import wrapper_words
 from grassq.core.syntax.slots import DEVICES_MAX, check_device_id
@@ -135,6 +136,9 @@ def _check_info(info: WorkerInfo) -> None:
         _check_slots(offer)
         if offer.wrap is not None:
             wrapper_words(offer.wrap, f"the wrapper of queue {offer.queue}")
+        for limit_s in (offer.time_limit_s, offer.max_time_limit_s):
+            if limit_s is not None and not 1 <= limit_s <= DURATION_MAX_S:
+                raise BadInput(f"queue {offer.queue} has a time limit of {limit_s} s: no queue of ours has that")
     if (slots := sum(1 + len(slot.ids) for offer in info.offers for slot in offer.slots)) > SLOTS_TOTAL_MAX:
         raise BadInput(f"the worker's queues have {slots:,} slots and ids; at most {SLOTS_TOTAL_MAX:,} are taken")
     if (comparisons := _comparisons(info)) > COMPARISONS_MAX:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from grassq import atomic_files
 from grassq.broker.recovery import lost_history_warning
 from grassq.errors import Refused
-from grassq.run import rundir
 from grassq.store.relational import Store
 from grassq.worker import strays
 
@@ -23,7 +23,7 @@ class LostHistory:
 
     def __init__(self, run_root: str) -> None:
         self._run_root = run_root
-        self._folders = rundir.numbers(f"{run_root}/jobs")
+        self._folders = atomic_files.numbers(f"{run_root}/jobs")
         #: Jobs that have a folder here, and that the store has no record of since it was lost or restored.
         self.unknown: list[int] = []
         #: How many jobs this start has found lost; 0 if nothing was lost since the last start.

@@ -6,6 +6,7 @@ import json
 import os
 
 from grassq.run import rundir
+from grassq.run.limits import time_limits
 from grassq.run.wrapper import quoted
 from grassq.worker.run_spec import Launch
 
@@ -31,6 +32,13 @@ def run_script(launch: Launch, *, too_large: bool = False) -> bytes:
         "keep_children": b"%d" % spec.keep_children,
         "grace_ms": b"%d" % (spec.grace_s * 1000),
         "leave_ms": b"%d" % (spec.leave_grace_s * 1000),
+        "limit_ms": b"%d" % (spec.time_limit_s * 1000),
+        "limit_words": time_limits.reached(spec.time_limit_s).encode("ascii"),
+        "warn_ms": b"%d" % (spec.warn_s * 1000),
+        "warn_signal": b"%d" % spec.warn_signal,
+        "idle_ms": b"%d" % (spec.idle_limit_s * 1000),
+        "idle_words": time_limits.quiet(spec.idle_limit_s).encode("ascii"),
+        "streams": " ".join(rundir.streams_of(spec.split)).encode("ascii"),
         "cwd": spec.cwd,
         "word": argv[0],
         "command_path": spec.env.get(b"PATH", os.fsencode(os.defpath)),

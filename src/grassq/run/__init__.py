@@ -3,8 +3,9 @@
 Enter at `shim_pool.py`, the daemon's end. The launcher (`launcher.py`) is a program of its own that forks shims; a shim
 (`shim.py`) runs one attempt at a time: it claims the run dir, starts the command (`spawn.py`), waits, ends what the
 command left behind (`processes.py`) and writes the exit record. `rundir.py` alone knows the files of a run dir, which
-are the protocol between daemon and shims, also of other releases. `lease_timer.py` ends an attempt whose lease is over.
-`lone_shim.py` runs one attempt on a machine over ssh with Python 3.8 or later: what it loads keeps to that.
+are the protocol between daemon and shims, also of other releases. `lease_timer.py` ends an attempt whose lease is over,
+`limits/` one whose time is over. `lone_shim.py` runs one attempt on a machine over ssh with Python 3.8 or later: what
+it loads keeps to that.
 `exit_record.py` and `attempt_notes.py` have records and notes of a run dir, `log_files.py` reads logs, `log_cap.py`
 cuts them, `output/` gives a log another name. `wrapper.py` makes the environment of a command, `own_daemon.py` finds a
 daemon that a job has started.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 
 from grassq import atomic_files
 from grassq.core.printable import printable, size_text
@@ -21,6 +22,8 @@ UNSTARTED_CODE = 127
 #: Above the size of every log.
 OFFSET_MAX = 1 << 60
 CUT_LIMIT = 1 << 10
+#: Without a daemon, or on a full disk, the exit record is all there is: room for it is waited for, for a day.
+RECORD_PAUSE_S, RECORD_TRIES = 5.0, 17_280
 
 
 class CutNote:
@@ -84,6 +87,23 @@ def parse_cut(data: bytes, size: int) -> CutNote | None:
     if found.get("v") != rundir.FORMAT or not cut.begin + len(cut.mark) <= cut.end <= size:
         return None
     return cut
+
+
+def write_end(path: str, record: dict[str, Any], *, sync: bool) -> bool:
+    """Write the exit record; False if there is no room for it now."""
+    try:
+        rundir.write_exit(path, record, sync)
+    except OSError:
+        return False
+    return True
+
+
+def write_end_for_sure(path: str, record: dict[str, Any]) -> None:
+    """Write and sync the exit record, however long there is no room for it; unless its run dir is removed."""
+    for _ in range(RECORD_TRIES):
+        if write_end(path, record, sync=True) or not os.path.isdir(path):
+            return
+        time.sleep(RECORD_PAUSE_S)
 
 
 def add_result(path: str, record: dict[str, Any]) -> None:

@@ -15,8 +15,8 @@ TIME_MAX = 253402300799
 KERNEL_MAX = 2**31 - 1
 #: The "outcome" of an exit record. Each is an outcome of the core, except that a signal is also `exited`, and that
 #: `lease_ended` is `lost`, or nothing at all if the command had not started.
-OUTCOMES = ("exited", "spawn_failed", "cancelled", "lease_ended")
-EXITED, SPAWN_FAILED, CANCELLED, LEASE_ENDED = OUTCOMES
+OUTCOMES = ("exited", "spawn_failed", "cancelled", "lease_ended", "timed_out")
+EXITED, SPAWN_FAILED, CANCELLED, LEASE_ENDED, TIMED_OUT = OUTCOMES
 #: One byte more than a result may have: a larger file is refused as such.
 RESULT_LIMIT = result.RESULT_MAX + 1
 

@@ -17,6 +17,7 @@ from grassq.run import processes
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
 SOCKETS_NAME = "daemon.sockets"
 #: Noted sockets, two for each start of the daemon; shims of still earlier daemons end with the job they are below.
@@ -41,6 +42,23 @@ def is_kept(pid: int, home: str) -> bool:
     """Tell whether a process is the daemon of `home`, its launcher or one of its shims; OSError if unknown."""
     noted = _noted(home, processes.boot_id())
     return bool(noted) and not processes.descriptors(pid).isdisjoint(noted)
+
+
+def is_all_there_is(root: int, is_kept: Callable[[int], bool]) -> bool:
+    """Tell whether only kept processes, with what they run, are below `root`."""
+    seen = []
+
+    def note_kept(pid: int) -> bool:
+        if not is_kept(pid):
+            return False
+        seen.append(pid)
+        return True
+
+    try:
+        left = processes.descendants(root, note_kept)
+    except OSError:
+        return False
+    return bool(seen) and not left
 
 
 def _noted(home: str, boot: str) -> list[bytes]:

@@ -25,7 +25,7 @@ FREEZE_ROUNDS = 8
 
 _PR_SET_CHILD_SUBREAPER = 36
 _STAT_MAX = 1024
-_ENVIRON_MAX = 4 << 20
+_ENVIRON_MAX, _STATUS_MAX = 4 << 20, 16 << 10
 # Gone, or not ours to look at. Any other error is raised: treating it as "gone" would free devices that are in use.
 _NOT_THERE = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
 # Linux before 5.3 has no pidfd, and the filters of many containers forbid what they do not know.
@@ -144,6 +144,20 @@ def terminate_descendants(root: int, is_kept: Callable[[int], bool] | None = Non
     # A stopped process would keep its TERM pending until it is continued.
     signal_all(found, signal.SIGCONT)
     return asked
+
+
+def warn_descendants(root: int, number: int, is_kept: Callable[[int], bool] | None = None) -> int:
+    """Send a signal to everything below `root` that handles it, except kept processes; return how many there were."""
+    return signal_all([each for each in descendants(root, is_kept) if handles(each[0], number)], number)
+
+
+def handles(pid: int, number: int) -> bool:
+    """Tell whether a process handles a signal, or has blocked it to wait for it: then the signal does not end it."""
+    for line in _read_proc(pid, "status", _STATUS_MAX).splitlines():
+        name, _, mask = line.partition(b":")
+        if name in (b"SigBlk", b"SigCgt") and int(mask, 16) >> (number - 1) & 1:
+            return True
+    return False
 
 
 def kill_descendants(root: int, is_kept: Callable[[int], bool] | None = None) -> int:

@@ -50,7 +50,8 @@ STREAMS = ("log", "out", "err")
 #: The names of the two empty files that mark an attempt.
 ACKED, UNRECORDED = "acked", "unrecorded"
 #: Fields of a RunSpec that a spec.json of an earlier release lacks, and what they are then.
-LATER = {"lease": False, "log_max": 0, "output": "", "output_made": False}
+LATER = {"lease": False, "log_max": 0, "output": "", "output_made": False,
+         **dict.fromkeys(("time_limit_s", "warn_s", "warn_signal", "idle_limit_s"), 0)}  # fmt: skip
 
 
 class RunSpec:
@@ -71,6 +72,10 @@ class RunSpec:
     grace_s: float
     keep_children: bool
     log_max: int  # bytes of each stream that are kept; 0: all
+    time_limit_s: float  # 0 for none, as for the three below
+    warn_s: float  # so long before the time limit the processes that handle warn_signal get it
+    warn_signal: int
+    idle_limit_s: float
     output: bytes  # the file that is to be another name of the log; empty: none
     output_made: bool  # the submission has made that file, empty
 
@@ -352,20 +357,11 @@ def attempts(home: bytes | str, most: int) -> list[tuple[int, int]]:
     """Return the attempts that have a run dir, newest job first, at most `most`: only names are read."""
     found: list[tuple[int, int]] = []
     jobs = f"{os.fsdecode(home)}/jobs"
-    for job in numbers(jobs):
-        found += [(job, attempt) for attempt in numbers(f"{jobs}/{job}")]
+    for job in atomic_files.numbers(jobs):
+        found += [(job, attempt) for attempt in atomic_files.numbers(f"{jobs}/{job}")]
         if len(found) >= most:
             break
     return found[:most]
-
-
-def numbers(folder: str) -> list[int]:
-    """Return the entries of a folder that are numbers, largest first."""
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted((int(name) for name in names if name.isascii() and name.isdigit()), reverse=True)
 
 
 def write_exit(path: str, record: dict[str, Any], sync: bool) -> None:

@@ -17,6 +17,7 @@ import socket
 import time
 
 from grassq.run import attempt_notes, exit_record, lease_timer, log_cap, own_daemon, processes, rundir, spawn
+from grassq.run.limits import time_limits
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ STUCK_AFTER_S = 60.0
 # Seconds between two looks at a tree that is being killed; a SIGCHLD ends the wait earlier.
 KILL_PAUSE_MIN_S, KILL_PAUSE_MAX_S = 0.01, 1.0
 RETRY_S = 1.0
-# Without a daemon, or on a full disk, the record is all there is: room for it is waited for, for a day.
-RECORD_PAUSE_S, RECORD_TRIES = 5.0, 17_280
 
 _QUIET = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD)
 _CHILD = (signal.SIGCHLD,)
@@ -83,6 +82,7 @@ class _Attempt:
 
     pid = 0
     ticks = 0
+    begun = 0.0  # when the command was started, on the monotonic clock
     told = False  # the daemon knows that it runs
     ended = False  # the command itself has been waited for
     none_left = True  # wait says there is no child at all
@@ -93,6 +93,8 @@ class _Attempt:
     cancelled = False
     guard: lease_timer.LeaseTimer | None = None  # of an attempt that may run only under a lease
     lease_ended = False
+    limits: time_limits.TimeLimits | None = None  # of an attempt that lasts
+    timed_out: str | None = None  # the limit that ended it
     stuck = False
     caps: log_cap.LogCaps | None = None  # of an attempt that lasts
 
@@ -167,6 +169,7 @@ class Shim:
             os.close(claim)
         if lasts:
             attempt.caps = log_cap.of(attempt.path, attempt.spec)
+            attempt.limits = time_limits.of(attempt.path, attempt.spec, attempt.begun)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _CHILD)
             self._wait(attempt)
             signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
@@ -191,7 +194,7 @@ class Shim:
                 if attempt.lease_ended:
                     return False
             # Noted before the start, so that no command seems to have run shorter than it did.
-            attempt.record["started"] = time.time()
+            attempt.record["started"], attempt.begun = time.time(), time.monotonic()
             attempt.pid = spawn.spawn(attempt.spec, attempt.path, self.null)
         except (OSError, ValueError) as exc:
             attempt.record["outcome"] = exit_record.SPAWN_FAILED
@@ -287,12 +290,23 @@ class Shim:
             return RETRY_S
         if attempt.ended and not attempt.terminated:
             self._terminate(attempt, attempt.spec.leave_grace_s)
-        if not attempt.terminated:
-            return None
         now = time.monotonic()
+        if not attempt.terminated and attempt.limits is not None:
+            self._keep_limits(attempt, attempt.limits, now)
+        if not attempt.terminated:
+            return None if attempt.limits is None else attempt.limits.wait_s(now)
         if attempt.killed_at is None and now < attempt.deadline:
             return attempt.deadline - now
         return self._kill(attempt, now)
+
+    def _keep_limits(self, attempt: _Attempt, limits: time_limits.TimeLimits, now: float) -> None:
+        """End the attempt if one of its limits is over; warn its processes if that is due."""
+        attempt.timed_out = limits.passed(now)
+        if attempt.timed_out is not None:
+            self._terminate(attempt, attempt.spec.grace_s)
+        elif limits.is_warning_due(now):
+            with contextlib.suppress(OSError):
+                processes.warn_descendants(self.pid, attempt.spec.warn_signal, attempt.is_kept)
 
     def _heed(self, attempt: _Attempt) -> bool:
         """Look for a `stop` after a SIGTERM; False if it cannot be read now."""
@@ -307,13 +321,13 @@ class Shim:
         return True
 
     def _stop(self, attempt: _Attempt, grace_s: float) -> None:
-        # A command that had already ended by itself keeps its own outcome.
-        attempt.cancelled = attempt.cancelled or not attempt.ended
+        # A command that had already ended by itself, or was being ended by a limit, keeps that outcome.
+        attempt.cancelled = attempt.cancelled or not (attempt.ended or attempt.timed_out)
         self._terminate(attempt, grace_s)
 
     def _end_lease(self, attempt: _Attempt, grace_s: float) -> None:
         """End the attempt: the lease is over, and the broker may soon start another attempt elsewhere."""
-        attempt.lease_ended = not attempt.ended
+        attempt.lease_ended = not (attempt.ended or attempt.timed_out)
         self._terminate(attempt, min(attempt.spec.grace_s, grace_s))
 
     def _terminate(self, attempt: _Attempt, grace_s: float) -> None:
@@ -341,27 +355,19 @@ class Shim:
 
     def _only_kept(self, attempt: _Attempt) -> bool:
         """Tell whether only a daemon that the job started is left, with what it runs: the shim leaves it to init."""
-        seen = []
-
-        def is_kept(pid: int) -> bool:
-            if not attempt.is_kept(pid):
-                return False
-            seen.append(pid)
-            return True
-
-        try:
-            left = processes.descendants(self.pid, is_kept)
-        except OSError:
-            return False
         # A process born while the table is read may be missing in it. Its parent was there; if the parent is gone
         # too, it has ended, and there is a child to wait for now.
-        return bool(seen) and not left and not self._reap(attempt)
+        return own_daemon.is_all_there_is(self.pid, attempt.is_kept) and not self._reap(attempt)
 
     def _finish(self, attempt: _Attempt) -> bool:
         if attempt.cancelled:
             attempt.record["outcome"] = exit_record.CANCELLED
         elif attempt.lease_ended:
             attempt.record["outcome"] = exit_record.LEASE_ENDED
+        elif attempt.timed_out is not None:
+            attempt.record.update(outcome=exit_record.TIMED_OUT, error=attempt.timed_out)
+        if attempt.limits is not None:
+            attempt.limits.close()
         if attempt.guard is not None:
             attempt.guard.close()
         if attempt.pid == 0:
@@ -373,7 +379,7 @@ class Shim:
             attempt_notes.add_result(attempt.path, attempt.record)
         # While a daemon listens, its store is the durable record, and a sync here would cost every job a disk flush.
         synced = self.deaf
-        recorded = self._record(attempt, sync=synced)
+        recorded = attempt_notes.write_end(attempt.path, attempt.record, sync=synced)
         # Nothing new is begun without a daemon, nor before the record is written: only this shim knows the end.
         is_free = attempt.none_left and recorded
         self.prefetched = rundir.prefetched(attempt.path) if is_free and not self.deaf else None
@@ -386,21 +392,8 @@ class Shim:
         if self.unsent:
             self._drain()
         if not recorded or (self.deaf and not synced):
-            self._record_for_sure(attempt)
+            attempt_notes.write_end_for_sure(attempt.path, attempt.record)
         return is_free and not self.deaf
-
-    def _record(self, attempt: _Attempt, sync: bool) -> bool:
-        try:
-            rundir.write_exit(attempt.path, attempt.record, sync)
-        except OSError:
-            return False
-        return True
-
-    def _record_for_sure(self, attempt: _Attempt) -> None:
-        for _ in range(RECORD_TRIES):
-            if self._record(attempt, sync=True) or not os.path.isdir(attempt.path):
-                return
-            time.sleep(RECORD_PAUSE_S)
 
     def _flush(self) -> None:
         while self.unsent and not self.deaf:

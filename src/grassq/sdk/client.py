@@ -93,9 +93,10 @@ class Client(FleetClient):
         Words are text, bytes, paths or numbers. `shell` says explicitly whether a string is a line for the shell; with
         False it is a program. The options are queue, request, gpu, cpu, mem, vram, disk, name, priority, env, hold,
         split, keep_children, grace_s, on_lost, tries, worker, labels, send, fetch, fetch_to, env_from, python, setup,
-        setup_files, notify, wrap and project; `grassq.core.job_options.SubmitOptions` explains them. With `send`, `cwd`
-        is inside of what is sent. A job for a queue that does not exist is refused, unless `wait_for_queue` is True.
-        With the same `key` (32 hex digits), a repeated call returns the same job, even after a crash of the program.
+        setup_files, notify, wrap and project. Limits of its time are time_limit_s, warn_s, warn_signal and
+        idle_limit_s. `grassq.core.job_options.SubmitOptions` explains them all. With `send`, `cwd` is inside of what is
+        sent. A job for a queue that does not exist is refused, unless `wait_for_queue` is True. With the same `key` (32
+        hex digits), a repeated call returns the same job, even after a crash of the program.
         """
         words = command_document(command, shell)
         if more:

@@ -109,7 +109,7 @@ class Job:
 
     @property
     def outcome(self) -> str | None:
-        """How the last attempt ended: exited, signalled, spawn_failed, lost, unknown or cancelled; None before."""
+        """How the last attempt ended: exited, signalled, spawn_failed, lost, unknown, cancelled or timed_out."""
         outcome: str | None = self.refresh().info["outcome"]
         return outcome
 

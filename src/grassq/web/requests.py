@@ -25,6 +25,7 @@ from grassq.core.job_options import (
 from grassq.core.model import JobId, State
 from grassq.core.names import DEFAULT_QUEUE, check_name
 from grassq.core.options.parsers import FILE_WORDS_MAX
+from grassq.core.options.warning import USUAL, Warn, checked_warn
 from grassq.core.resources.amounts import LOG_MAX_MIN
 from grassq.core.sweeps.parameters import check_parameters
 from grassq.core.syntax import shell_lines
@@ -203,6 +204,10 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     parameters: dict[str, str] = msgspec.field(default_factory=dict)  # type: ignore[assignment]
     output: Word | None = None  # type: ignore[assignment]
     wrap: Word | None = None  # type: ignore[assignment]
+    #: Seconds before the time limit at which the processes of the job that handle `warn_signal` get it.
+    warn: float | None = msgspec.field(default=None, name="warn_s")  # type: ignore[assignment]
+    #: A signal without SIG, such as TERM; null is USR1.
+    warn_signal: str | None = None
 
     def __post_init__(self) -> None:
         check_bounds(**{name: getattr(self, name) for name in BOUNDED_FIELDS})
@@ -222,6 +227,7 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         for name in ("retry_on", "no_retry_on"):
             plain[name] = check_failures(getattr(self, name), name) if getattr(self, name) else ()
         plain["grace_s"] = STOP_GRACE_S if self.grace_s is None else self.grace_s
+        plain["warn"] = self._warn()
         plain["send"] = tuple([tree.tree() for tree in self.send])
         for option in _WORD_OPTIONS:
             if (given := plain[option.field]) not in ((), None):
@@ -235,6 +241,13 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             cwd=None if self.cwd is None else word_bytes(self.cwd),
             shell=b"" if self.shell else None,
         )
+
+    def _warn(self) -> Warn | None:
+        if self.warn is not None:
+            return checked_warn(self.warn, self.warn_signal or USUAL, "warn_s")
+        if self.warn_signal is not None:
+            raise BadInput("warn_signal needs warn_s: how many seconds before the time limit it is sent")
+        return None
 
 
 class ProgramBody(From, kw_only=True):

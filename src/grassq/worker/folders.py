@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Collection, Iterable, Sequence
 
+from grassq import atomic_files
 from grassq.core.messages import LeftFolder
 from grassq.run import log_files, processes, rundir
 from grassq.worker.local_files import project_links
@@ -26,7 +27,7 @@ def remove(home: str, jobs: Iterable[int], spare: Collection[int], boot: str) ->
     left = []
     for job in jobs:
         folder = f"{home}/jobs/{job}"
-        attempts = [f"{folder}/{attempt}" for attempt in rundir.numbers(folder)]
+        attempts = [f"{folder}/{attempt}" for attempt in atomic_files.numbers(folder)]
         project_links.remove(home, job)
         why = _why_kept(attempts, boot) or _removed(attempts if job in spare else [folder])
         if why:
@@ -43,7 +44,7 @@ def put_aside(home: str, jobs: Iterable[int], spare: Collection[int], boot: str)
     left = []
     for job in jobs:
         folder, kept = f"{home}/jobs/{job}", f"{log_files.kept_dir(home)}/{job}"
-        why = _why_kept([f"{folder}/{attempt}" for attempt in rundir.numbers(folder)], boot)
+        why = _why_kept([f"{folder}/{attempt}" for attempt in atomic_files.numbers(folder)], boot)
         why = why or _moved(folder, _places(kept), without=("checkpoint",) if job in spare else ())
         if why:
             log.warning("folder_left job=%s: %s", job, why)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from functools import partial
 from typing import Any
 
+from grassq import atomic_files
 from grassq.core.messages import LeftFolder, Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
@@ -373,7 +374,7 @@ class LocalMachine:
 
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first."""
-        return rundir.numbers(f"{self._home}/jobs")[:FOLDERS_MAX]
+        return atomic_files.numbers(f"{self._home}/jobs")[:FOLDERS_MAX]
 
     def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""

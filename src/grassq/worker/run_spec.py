@@ -104,6 +104,7 @@ def run_spec(
         "with_daemon": with_daemon,
         "lease": where.lease_s is not None,
         **{name: getattr(spec, name) for name in _OPTIONS},
+        **_time_limits(start),
     }
     if spec.log_max is None:
         fields["log_max"] = log_max
@@ -114,6 +115,17 @@ def run_spec(
         fields["log_max"] = 0  # the file is the user's: nothing is cut out of it
     submitted = _submitted(start) | {"wrapper": len(argv) - len(command)}
     return Launch(_values(fields), _content(fields | {"submitted": submitted}, own, base), fields["cwd"])
+
+
+def _time_limits(start: Start) -> dict[str, float]:
+    """Return the limits that the shim keeps; 0 for none. A broker of an earlier release names none in a placement."""
+    limit_s, warn = start.placement.time_limit_s, start.spec.warn
+    return {
+        "time_limit_s": limit_s or 0.0,
+        "warn_s": 0.0 if warn is None or not limit_s else min(warn.before_s, limit_s),
+        "warn_signal": 0 if warn is None else warn.number,
+        "idle_limit_s": start.spec.idle_limit_s or 0.0,
+    }
 
 
 def _behind(wrap: bytes | None, command: list[bytes], values: dict[bytes, bytes]) -> list[bytes]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from grassq import atomic_files
 from grassq.core.model import AttemptId
+from grassq.core.printable import exact_span
 from grassq.run import rundir
 
 #: Run dirs that are checked for the marker, newest job first.
@@ -19,7 +20,7 @@ READ_MAX = 100
 
 def of_jobs(home: str, jobs: list[int], boot: str) -> list[dict[str, object]]:
     """Return the newest run dir of each of these jobs, none of which is stored."""
-    newest = [(job, next(iter(rundir.numbers(f"{home}/jobs/{job}")), 0)) for job in jobs]
+    newest = [(job, next(iter(atomic_files.numbers(f"{home}/jobs/{job}")), 0)) for job in jobs]
     return _described(home, newest, boot, "no job of that id is stored")
 
 
@@ -35,7 +36,7 @@ def running(home: str, jobs: Iterable[int], boot: str) -> list[AttemptId]:
     """Return the attempts of these jobs of which something runs."""
     found = []
     for job in jobs:
-        for attempt in rundir.numbers(f"{home}/jobs/{job}"):
+        for attempt in atomic_files.numbers(f"{home}/jobs/{job}"):
             if _runs(rundir.look(rundir.attempt_dir(home, job, attempt), boot)):
                 found.append((job, attempt))
     return found
@@ -47,7 +48,7 @@ def _runs(found: rundir.RunDirState) -> bool:
 
 def store_of(home: str, job: int) -> str | None:
     """Return the id of the store that ordered the newest attempt of a job; None if its run dir does not say."""
-    for attempt in rundir.numbers(f"{home}/jobs/{job}")[:1]:
+    for attempt in atomic_files.numbers(f"{home}/jobs/{job}")[:1]:
         store = _spec(rundir.attempt_dir(home, job, attempt)).get("store")
         return store if isinstance(store, str) else None
     return None
@@ -96,6 +97,8 @@ def _submit_again(path: str, spec: rundir.RunSpec) -> str:
     project = os.fsdecode(spec.env.get(b"GRASS_PROJECT", b""))
     options += [f"--project={project}"] if project else []
     options += [f"--wrap={os.fsdecode(rundir.decode_word(asked['wrap']))}"] if "wrap" in asked else []
+    limits = {"time-limit": spec.time_limit_s, "idle-limit": spec.idle_limit_s}
+    options += [f"--{each}={exact_span(limit_s)}" for each, limit_s in limits.items() if limit_s]
     # Without the queue's own command, which the queue adds again.
     argv = spec.argv[asked.get("wrapper", 0) :]
     words = argv[prefix:] if isinstance(prefix, int) else argv

@@ -65,6 +65,7 @@ class Worker:
             apart=not machine.shares_disk,
             cuts_logs=True,
             wraps=True,
+            keeps_limits=True,
             devices=offered.devices,
             changes_devices=True,
             keeps_logs=machine.keeps_logs,

@@ -14,6 +14,7 @@ from tests.builders import a_job, a_request
 
 from grassq.core.editing.typed import shell_line, typed_words
 from grassq.core.editing.values import options_of
+from grassq.core.options.warning import Warn
 from grassq.core.syntax.enqueue import KnownQueue, SubmitContext, split_enqueue
 from grassq.core.syntax.file_words import SentTree
 
@@ -36,6 +37,7 @@ CONTEXT = SubmitContext(
         {"log_max": 0, "on_lost": "requeue", "keep_children": True, "wrap": b"nice -n 10", "project": "p"},
         {"log_max": 5 << 20, "output": b"/o/{job.id}.txt", "env_from": "there", "python": b"/venv"},
         {"log_max": 100 << 10},
+        {"time_limit_s": 31e6, "warn": Warn(90.5, "USR2"), "idle_limit_s": 1800.0, "grace_s": 0.001},
         {"fetch": (b"*.pt", b"out"), "fetch_to": b"/back", "setup": b"uv sync", "setup_files": (b"uv.lock",)},
         {"request": a_request(gpu=0.5, printer=2)},
     ],

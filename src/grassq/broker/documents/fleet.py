@@ -40,6 +40,10 @@ class QueueDocument(TypedDict):
     cwd: str | None
     #: What is put before the commands of its jobs, such as a container.
     wrap: str | None
+    #: The time limit of a job that names none, in seconds.
+    time_limit_s: float | None
+    #: The longest time limit of a job; without a default, also the limit of a job that names none.
+    max_time_limit_s: float | None
     #: Jobs that run here.
     running: int
     #: Jobs that wait for this queue, on any worker.

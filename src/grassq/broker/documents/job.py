@@ -129,6 +129,16 @@ class JobDocument(TypedDict):
     output: str | None
     #: What is put before the command, such as a container.
     wrap: str | None
+    #: Seconds after which each attempt is ended, as the job asks for it.
+    time_limit_s: float | None
+    #: Seconds after which the last attempt is ended: the limit of the job, else the one of its queue.
+    effective_time_limit_s: float | None
+    #: Seconds before the limit at which the processes that handle the signal get it.
+    warn_s: float | None
+    #: The signal without SIG, such as USR1.
+    warn_signal: str | None
+    #: Seconds without output after which each attempt is ended.
+    idle_limit_s: float | None
     #: When it was submitted, in RFC 3339.
     created: str
     started: str | None

@@ -50,6 +50,8 @@ def _template_document(batch: Batch, template: QueueTemplate) -> QueueDocument:
         "prefix": _words(template.offer.prefix),
         "cwd": maybe_text(template.offer.cwd),
         "wrap": maybe_text(template.offer.wrap),
+        "time_limit_s": template.offer.time_limit_s,
+        "max_time_limit_s": template.offer.max_time_limit_s,
         "running": 0,
         "queued": batch.board.unfinished(template.offer.queue),
     }
@@ -79,6 +81,8 @@ def queue_document(batch: Batch, worker: WorkerState, queue: str) -> QueueDocume
         "prefix": _words(offer.prefix),
         "cwd": maybe_text(offer.cwd),
         "wrap": maybe_text(offer.wrap),
+        "time_limit_s": offer.time_limit_s,
+        "max_time_limit_s": offer.max_time_limit_s,
         "running": sum(job.spec.queue == queue for job in batch.board.held_by(worker.info.name)),
         "queued": batch.board.queued(queue),
     }

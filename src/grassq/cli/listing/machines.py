@@ -81,10 +81,10 @@ def queue_row(queue: Mapping[str, Any], *, with_worker: bool) -> list[str]:
     prefix = " ".join([*filter(None, [queue.get("wrap")]), job_text.command({"command": queue.get("prefix") or []})])
     counts = [str(queue.get("running", "")), str(queue.get("queued", ""))]
     where = [str(queue.get("worker") or "(none yet)")] if with_worker else []
-    limits, free = job_text.holds(queue.get("limits")), job_text.holds(queue.get("free"))
+    free = job_text.holds(queue.get("free"))
     if slots := queue.get("slots"):
-        limits, free = job_text.slots(slots), job_text.slots([slot for slot in slots if slot.get("job") is None])
-    return [name, *where, limits, free, *counts, prefix]
+        free = job_text.slots([slot for slot in slots if slot.get("job") is None])
+    return [name, *where, job_text.queue_limits(queue), free, *counts, prefix]
 
 
 def print_workers(workers: Sequence[Mapping[str, Any]], version: str | None) -> None:
@@ -160,13 +160,7 @@ def _titled(grid: Any, coloured: bool) -> list[str]:
 def _is_plain(queue: Mapping[str, Any]) -> bool:
     """Tell whether there is nothing to say about a queue: the default one, without limits."""
     is_default = queue.get("name") == "default" and not queue.get("paused")
-    return (
-        is_default
-        and not queue.get("limits")
-        and not queue.get("slots")
-        and not queue.get("prefix")
-        and not queue.get("wrap")
-    )
+    return is_default and not job_text.queue_limits(queue) and not queue.get("prefix") and not queue.get("wrap")
 
 
 def _free_of_queue(queue: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ def one_job_lines(job: Mapping[str, Any], now: float) -> list[str]:
         "wrapped": job.get("wrap"),
         "cwd": directory(job),
         **job_text.files(job),
+        "limits": job_text.limits(job),
         "request": job_text.amounts(job.get("request")),
         "holds": job_text.holds(job.get("allocation")),
         "worker": job.get("worker"),

@@ -148,7 +148,7 @@ def guess(
     if outcome == "spawn_failed":
         return _in_lines([error or ""])
     if outcome == "timed_out":
-        return Cause("timed_out", "over its time limit")
+        return Cause("timed_out", error or "over its time limit")
     if exit_code == 0:
         return None
     ended_by = signal if signal is not None else _signal_of_shell(exit_code)

@@ -11,6 +11,8 @@ from msgspec.structs import fields
 from grassq.core.editing.values import options_of
 from grassq.core.job_options import JOB_OPTIONS, JobOptions, Option
 from grassq.core.model import Job
+from grassq.core.options.warning import Warn
+from grassq.core.printable import exact_span
 from grassq.core.resources.amounts import ONE, amount_text
 from grassq.core.syntax.file_words import SentTree
 
@@ -58,8 +60,10 @@ def _value(option: Option, value: object) -> bytes:
             return name + b"=" + content
         case int() if option.field == "log_max":
             return _size(value)
+        case Warn():
+            return value.typed.encode()
         case float():
-            return f"{value:g}s".encode()
+            return exact_span(value).encode()
         case _:
             return str(value).encode()
 

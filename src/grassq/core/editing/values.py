@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from grassq.core.job_options import JOB_OPTIONS, SPEC_FIELDS, JobOptions, Option
 from grassq.core.model import Job, Spec
 from grassq.core.names import plain
+from grassq.core.options.warning import Warn
 from grassq.core.resources.amounts import amount_number
 from grassq.errors import BadInput
 
@@ -89,6 +90,8 @@ def _written(value: object, option: Option) -> Value:
         return option.written(value) if value else None
     if isinstance(value, float) and value.is_integer():
         return int(value)
+    if isinstance(value, Warn):
+        return value.typed
     if isinstance(value, tuple):
         return [b"=".join(each) if isinstance(each, tuple) else each for each in value]
     assert value is None or isinstance(value, bool | int | float | str | bytes), value

@@ -169,7 +169,8 @@ class Forecast:
         if isinf(played.ends[job.id]):
             return JobForecast(starts=starts, why=f"no estimate: worker {where.worker} is out of touch", where=where)
         elapsed, now = elapsed_of(job, self.scene.wall), self.scene.wall
-        low, likely, high = (began + like.times.quantile(share, elapsed) for share in _SHARES)
+        most = max(limit_of(job), elapsed)
+        low, likely, high = (began + min(like.times.quantile(share, elapsed), most) for share in _SHARES)
         ends = Interval(*self._stretch.ends.applied(low, likely, high, now))
         return JobForecast(starts=starts, ends=ends, basis=like.basis, count=like.count, where=where)
 
@@ -272,7 +273,14 @@ def drawn(estimate: Estimate, job: Job, number: int, elapsed_s: float) -> float:
     """Return the whole run time of a job in a play; in one play all jobs of a kind differ together."""
     shift = estimate.times.shift(uniform(_SHIFT, number, _hash(estimate.kind)), estimate.common)
     share = uniform(_RUN, number, job.id)
-    return estimate.times.draw(share, elapsed_s=elapsed_s, shift=shift, common=estimate.common)
+    lasts = estimate.times.draw(share, elapsed_s=elapsed_s, shift=shift, common=estimate.common)
+    return min(lasts, max(limit_of(job), elapsed_s))
+
+
+def limit_of(job: Job) -> float:
+    """Return the seconds after which an attempt of a job is ended, as far as it is known; infinity without a limit."""
+    placed = None if job.placement is None else job.placement.time_limit_s
+    return placed or job.spec.time_limit_s or inf
 
 
 def _hash(kind: Kind) -> int:

@@ -120,8 +120,9 @@ def run_of(job: Job) -> Run | None:
     return max(0.0, job.finished - job.started), job.state is not State.CANCELLED
 
 
-#: A failed run counts like any other, since like jobs fail too. A lost one says nothing.
-_TELLING = frozenset({Outcome.EXITED, Outcome.SIGNALLED, Outcome.CANCELLED})
+#: A failed run counts like any other, since like jobs fail too; one that a limit ended, since like jobs have the limit.
+#: A lost one says nothing.
+_TELLING = frozenset({Outcome.EXITED, Outcome.SIGNALLED, Outcome.CANCELLED, Outcome.TIMED_OUT})
 
 
 def elapsed_of(job: Job, now: float) -> float:

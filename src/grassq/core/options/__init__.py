@@ -1,6 +1,7 @@
 """How the value of an option is read: one parser for each kind of value, and what describes an option.
 
-`parsers.py` has `Option` and the parsers; `moments.py` reads times and delays, `signal_names.py` names signals.
+`parsers.py` has `Option` and the parsers; `moments.py` reads times and delays, `warning.py` the signal before a time
+limit, `signal_names.py` names signals.
 `grassq.core.job_options` is the table of every option of a job, and `grassq.core.syntax.options` has those of
 `create-queue`; both name a parser of this package for each option.
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from grassq.core.names import check_mark, check_name, shown
 from grassq.core.notices.targets import TARGETS_MAX, read_target
 from grassq.core.options.moments import check_moment, read_delays
+from grassq.core.options.warning import Warn, read_warn
 from grassq.core.syntax.durations import duration_s
 from grassq.core.syntax.file_words import SentTree, check_inside, check_path, read_send
 from grassq.core.syntax.selectors import parse as parse_selector
@@ -142,6 +143,11 @@ def selector_texts(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
         except BadInput as error:
             raise BadInput(f"{option.typed}: {error}") from None
     return typed
+
+
+def warning(option: Option, values: Sequence[bytes]) -> Warn:
+    """Return a time before the limit, and the signal that is sent then."""
+    return read_warn(text(option, values), option.typed)
 
 
 def log_size(option: Option, values: Sequence[bytes]) -> int:

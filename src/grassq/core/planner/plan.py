@@ -63,15 +63,31 @@ def leased(job: Job, where: Placement) -> Placement:
     return where if where.lease_s is None or job.spec.on_lost == "requeue" else replace(where, lease_s=None)
 
 
+def limited(job: Job, where: Placement) -> Placement:
+    """Return the placement of a job with the time limit that the job names; without one, the queue's stays."""
+    own_s = job.spec.time_limit_s
+    return where if own_s is None else replace(where, time_limit_s=own_s)
+
+
 def _placement(board: Board, start: PlannedStart) -> Placement:
-    """Return where a job runs; `leased` decides whether the job keeps the lease."""
+    """Return where a job runs; `leased` and `limited` decide whether it keeps the lease and the queue's time limit."""
     info, offer = start.worker.info, start.worker.offer(start.queue)
     assert offer is not None
     lease_s = None if info.name in board.roles.trusted else board.lease_s
     slot = offer.slots[slots_in(start.allocation)[0]].name if offer.slots else None
     allocation, after = start.allocation, start.after
     return Placement(
-        info.name, info.boot, allocation, offer.prefix, offer.cwd, offer.env, lease_s, after, slot, offer.wrap
+        info.name,
+        info.boot,
+        allocation,
+        offer.prefix,
+        offer.cwd,
+        offer.env,
+        lease_s,
+        after,
+        slot,
+        offer.wrap,
+        time_limit_s=offer.usual_limit_s,
     )
 
 

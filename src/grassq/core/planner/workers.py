@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from grassq.core.model import ANYWHERE, AttemptId, Constraints, Offer, QueueTemplate, RemoteSubmitter, WorkerInfo
 from grassq.core.names import DEFAULT_QUEUE
+from grassq.core.printable import exact_span
 from grassq.core.resources.amounts import Allocation, Request
 from grassq.core.resources.capacity import Capacity, Devices, Limits, Supply, bind, supply_of, union
 from grassq.core.resources.device_changes import changed_capacity
@@ -118,11 +119,16 @@ class WorkerState(Struct):
             return f"worker {self.info.name} cannot take files, and the job has --send, --fetch or their like"
         if constraints.wraps and not self.info.wraps:
             return f"worker {self.info.name} is of an earlier release, which has no --wrap"
+        has_limit = constraints.limit_s is not UNSET or constraints.idle_limit is True
+        if has_limit and not self.info.keeps_limits:
+            return f"worker {self.info.name} is of an earlier release, which keeps no time limits"
         offer = self.offer(queue)
         if offer is None:
             return f"worker {self.info.name} has no queue {queue!r}"
         if constraints.needs_command and not offer.prefix:
             return f"queue {queue!r} has no command, and the job has no words"
+        if (why := _is_too_long(offer, constraints)) is not None:
+            return why
         return None if constraints.remote is None else _turns_away(offer, constraints)
 
     def offer(self, queue: str) -> Offer | None:
@@ -172,6 +178,17 @@ def _is_meant_for_elsewhere(constraints: Constraints) -> bool:
     return named or constraints.files is True or constraints.remote is not None
 
 
+def _is_too_long(offer: Offer, constraints: Constraints) -> str | None:
+    """Return why a queue does not take a job with this time limit; None if it does."""
+    asked_s, most_s = constraints.limit_s, offer.max_time_limit_s
+    if isinstance(asked_s, UnsetType) or most_s is None or asked_s <= most_s:
+        return None
+    return (
+        f"queue {offer.queue!r} allows a time limit of at most {exact_span(most_s)}, "
+        f"and the job has {exact_span(asked_s)}"
+    )
+
+
 def _turns_away(offer: Offer, constraints: Constraints) -> str | None:
     """Return why a queue takes no job from another machine, or not with what its sender chose; None if it does.
 
@@ -205,9 +222,14 @@ def with_templates(info: WorkerInfo, templates: Mapping[str, QueueTemplate]) -> 
     more = [
         t.offer
         for q, t in sorted(templates.items())
-        if q not in own and set(t.labels) <= set(info.labels) and (info.wraps or t.offer.wrap is None)
+        if q not in own and set(t.labels) <= set(info.labels) and _understands(info, t.offer)
     ]
     return replace(info, offers=(*info.offers, *more)) if more else info
+
+
+def _understands(info: WorkerInfo, offer: Offer) -> bool:
+    """Tell whether a worker, which may be of an earlier release, does all that a queue asks for."""
+    return (info.wraps or offer.wrap is None) and (info.keeps_limits or not offer.has_limit)
 
 
 def machine_capacity(info: WorkerInfo) -> Capacity:

@@ -25,6 +25,7 @@ from grassq.core import submit_notes
 from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, CommandOptions, JobOptions, Pairs
 from grassq.core.names import DEFAULT_QUEUE, check_name, is_name, plain, shown
 from grassq.core.options.parsers import as_text
+from grassq.core.printable import exact_span
 from grassq.core.resources.slots import Slot, SlotOrder, typed_slots
 from grassq.core.syntax import options
 from grassq.core.syntax.options import CREATE_QUEUE, ENQUEUE, QUEUE_OPTIONS, GivenOptions, is_option
@@ -84,6 +85,8 @@ class CreateQueue(msgspec.Struct, frozen=True, kw_only=True):
     unsecure: bool = False
     allow_env: tuple[bytes, ...] = ()
     wrap: bytes | None = None
+    time_limit_s: float | None = None
+    max_time_limit_s: float | None = None
     broker: str | None = None
     json: bool = False
     quiet: bool = False
@@ -142,6 +145,9 @@ def split_create_queue(words: Sequence[bytes], resources: Collection[str] = ()) 
         fields.pop("slots", None), fields.pop("order", None), "--capacity" if given.has("capacity") else limit
     )
     fields["env"] = fields.get("env", ()) + assigned
+    usual_s, most_s = fields.get("time_limit_s"), fields.get("max_time_limit_s")
+    if usual_s is not None and most_s is not None and usual_s > most_s:
+        raise BadInput(f"--time-limit {exact_span(usual_s)} is longer than --max-time-limit {exact_span(most_s)}")
     return CreateQueue(name=name, prefix=prefix, limits=given.amounts, slots=slots, order=order, **fields)
 
 

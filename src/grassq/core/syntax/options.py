@@ -19,7 +19,6 @@ _AMOUNT_STARTS = tuple(bytes([byte]) for byte in b"0123456789.[{")
 _CLOSE = 0.75
 _DIGITS = re.compile(r"[0-9]+")
 
-_NO_TIME_LIMIT = "there is no time limit yet; for now: grass enqueue timeout 10m COMMAND"
 _NO_DEPENDENCY = "a job cannot wait for another one yet; for now: grass wait ID && grass enqueue COMMAND"
 _NO_START_TIME = "a job cannot start at a time yet; for now: at, or cron"
 #: Options of other tools: ours, or what to do instead.
@@ -29,7 +28,8 @@ OTHER_OPTIONS = {
     **dict.fromkeys(("-C", "-D", "--chdir", "--workdir", "--dir", "--directory"), "--cwd"),
     **dict.fromkeys(("--prio", "--nice"), "--priority"),
     **dict.fromkeys(("--retry", "--max-retries"), "--retries"),
-    **dict.fromkeys(("-t", "--time", "--timeout", "--time-limit", "--walltime"), _NO_TIME_LIMIT),
+    **dict.fromkeys(("-t", "--time", "--timeout", "--walltime"), "--time-limit"),
+    "--signal": "--warn",
     **dict.fromkeys(("-d", "--after", "--afterok", "--depend", "--depends", "--dependency"), _NO_DEPENDENCY),
     **dict.fromkeys(("--at", "--begin", "--delay"), _NO_START_TIME),
     "--array": "`grass sweep` makes many jobs of one command",
@@ -59,6 +59,8 @@ QUEUE_OPTIONS = (
     Option(parsers.pairs, name="env", field="env", repeats=True, short="e"),
     Option(parsers.raw, name="cwd", field="cwd"),
     Option(parsers.wrapper, name="wrap", field="wrap"),
+    Option(parsers.some_seconds, name="time-limit", field="time_limit_s", least=1),
+    Option(parsers.some_seconds, name="max-time-limit", field="max_time_limit_s", least=1),
     Option(parsers.WORKER_NAME, name="worker", field="worker"),
     Option(parsers.flag, name="at-broker", field="at_broker", takes="flag"),
     Option(parsers.label_names, name="label", field="labels", repeats=True),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import resources
 
 #: The parts, in order: each defines functions, and the last one starts a verb.
-PARTS = ("common.sh", "supervisor.sh", "command.sh", "serve.sh", "files.sh", "main.sh")
+PARTS = ("common.sh", "supervisor.sh", "limits.sh", "command.sh", "serve.sh", "files.sh", "main.sh")
 
 
 @functools.cache

@@ -16,6 +16,7 @@ MODULES = (
     "run.exit_record",
     "run.launcher",
     "run.lease_timer",
+    "run.limits.time_limits",
     "run.log_cap",
     "run.lone_shim",
     "run.own_daemon",
@@ -26,7 +27,7 @@ MODULES = (
     "run.which",
 )
 
-_PACKAGES = ("grassq", "grassq.core", "grassq.run")
+_PACKAGES = ("grassq", "grassq.core", "grassq.run", "grassq.run.limits")
 
 _LOADER = """\
 import sys

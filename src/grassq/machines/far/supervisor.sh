@@ -134,6 +134,7 @@ far_control() {
     far_now
     far_started=$far_now far_deadline='' far_cancelled=0 far_lease_ended=0 far_is_over=0 far_unstarted=''
     far_lease_until=0 far_lease_length=0
+    far_begin_limits
     if [ -e "$far_path/stop" ]; then
         far_cancelled=1
         far_finish null null 0
@@ -191,15 +192,20 @@ far_press() {
     if far_take "$far_path/stop"; then
         far_field "$far_text" grace_s
         far_thousand "$far_found" || far_ms=$far_grace_ms
-        far_cancelled=1
+        # An attempt that a limit ends keeps that outcome.
+        [ -n "$far_timed_out" ] || far_cancelled=1
         far_end_by "$((far_up + far_ms))"
     elif [ "$far_lease" = 1 ]; then
         if ! far_lease_holds; then
-            far_lease_ended=1
+            [ -n "$far_timed_out" ] || far_lease_ended=1
             far_ms=$((far_lease_length / 10))
             [ "$far_ms" -lt "$far_grace_ms" ] || far_ms=$far_grace_ms
             far_end_by "$((far_up + far_ms))"
         fi
+    fi
+    if [ -z "$far_deadline" ]; then
+        far_keep_limits
+        [ -z "$far_timed_out" ] || far_end_by "$((far_up + far_grace_ms))"
     fi
     [ -z "$far_deadline" ] || far_push_on
 }
@@ -292,6 +298,8 @@ far_finish() { # CODE SIGNAL DOUBT
         far_outcome=cancelled
     elif [ "$far_lease_ended" = 1 ]; then
         far_outcome=lease_ended
+    elif [ -n "$far_timed_out" ]; then
+        far_outcome=timed_out far_error=\"$far_timed_out\"
     fi
     far_body="{\"v\": 1, \"code\": $far_code, \"signal\": $far_number, \"outcome\": \"$far_outcome\","
     far_body="$far_body \"error\": $far_error, \"started\": $far_started, \"ended\": $far_now, \"result_unread\": true}"

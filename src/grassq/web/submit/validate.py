@@ -15,6 +15,7 @@ from grassq.core.job_options import SPEC_FIELDS, JobOptions, uses_files
 from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, Spec
 from grassq.core.names import check_mark, check_name, shown
 from grassq.core.planner.workers import WorkerRoles
+from grassq.core.printable import exact_span
 from grassq.core.resources.amounts import Request, parse_request
 from grassq.core.resources.capacity import Limits, parse_limits
 from grassq.core.resources.slots import limits_of
@@ -67,6 +68,8 @@ def read_offer(typed: enqueue_syntax.CreateQueue, submitter: Submitter, roles: W
         slots=typed.slots,
         order=typed.order,
         wrap=typed.wrap,
+        time_limit_s=typed.time_limit_s,
+        max_time_limit_s=typed.max_time_limit_s,
     )
 
 
@@ -136,6 +139,7 @@ class DraftBuilder(Struct, frozen=True):
         options = file_options.completed(options, submitter, self.program_check)
         options = outputs.completed(options, submitter)
         self._check_values(words, options, request)
+        _check_warning(options, known.offers.get(options.queue))
         env, cwd = self.default_env(options)
         if options.notify:
             check_targets(options.notify, submitter, self.notify_hosts, self.program_check)
@@ -238,6 +242,20 @@ class DraftBuilder(Struct, frozen=True):
             raise BadInput(f"there is no program {shown(words[0], PATH_SHOWN)} on the job's PATH or in {where}{hint}")
 
 
+def _check_warning(options: JobOptions, offer: Offer | None) -> None:
+    """Refuse a warning without a time limit that is longer, of the job or of its queue."""
+    if options.warn is None:
+        return
+    limit_s = options.time_limit_s
+    if limit_s is None and offer is not None:
+        limit_s = offer.usual_limit_s
+    if limit_s is None:
+        raise BadInput("--warn needs a time limit that it comes before: add --time-limit, such as --time-limit 2h")
+    if options.warn.before_s >= limit_s:
+        before, limit = exact_span(options.warn.before_s), exact_span(limit_s)
+        raise BadInput(f"--warn {before} must be shorter than the time limit of {limit}")
+
+
 def _exec_bytes() -> int:
     """Return how many bytes of words and variables a program can be given on this machine: a quarter of its stack."""
     stated = os.sysconf("SC_ARG_MAX")
@@ -268,6 +286,7 @@ def _constraints(options: JobOptions, submitter: Submitter, *, needs_command: bo
         files=True if uses_files(options) else UNSET,
         wraps=UNSET if options.wrap is None else True,
         limit_s=UNSET if options.time_limit_s is None else options.time_limit_s,
+        idle_limit=UNSET if options.idle_limit_s is None else True,
     )
     return ANYWHERE if constraints == ANYWHERE else constraints
 

@@ -98,7 +98,7 @@ class WorkerConnection:
         self._polls = asyncio.Semaphore(LONG_POLLS_MAX)
         #: The worker can be asked what was cut out of a log, and a read of a log has shown that it leaves out bytes.
         self._cuts_logs = self._has_cut = False
-        self._wraps = self._changes_devices = False
+        self._wraps = self._keeps_limits = self._changes_devices = False
         #: Whether the worker can leave the logs of a removed job.
         self.keeps_logs = False
         self._ahead = 0
@@ -153,6 +153,8 @@ class WorkerConnection:
         """Make or replace a queue of the worker."""
         if offer.wrap is not None and not self._wraps:
             raise Refused(f"worker {self.name} is of an earlier release, which has no --wrap; upgrade it first")
+        if offer.has_limit and not self._keeps_limits:
+            raise Refused(f"worker {self.name} is of an earlier release, which keeps no time limits; upgrade it first")
         status, *notes = (await self.ask(MakeOffer(offer))).words or ("created",)
         return status, notes
 
@@ -229,6 +231,7 @@ class WorkerConnection:
         if not isinstance(hello, Hello):
             raise ConnectionEnded("the first frame is not a hello")
         self._cuts_logs, self._wraps = hello.info.cuts_logs, hello.info.wraps
+        self._keeps_limits = hello.info.keeps_limits
         self._changes_devices, self.keeps_logs = hello.info.changes_devices, hello.info.keeps_logs
         self._engine.connect(self.name, self.send)
         # A worker that was admitted because the store was restored must not claim otherwise now.
