@@ -1,4 +1,4 @@
-"""Time limits as they are typed, planned, told and judged; the processes are in tests/run/test_time_limits.py."""
+"""Time limits as they are typed, planned, told and judged; the processes are in tests/run/test_shim_limits.py."""
 
 from __future__ import annotations
 

@@ -207,3 +207,15 @@ def test_jobs_of_one_shape_are_counted_once_however_many_are_asked_about() -> No
     for id_ in range(501, 601):
         assert found.of(board.jobs[id_], id_ - 2).starts is not None
     assert Counted.looks <= 100 * 2 * len(found.plays), "not each played job for each job that was asked about"
+
+
+def test_no_job_is_expected_to_run_longer_than_its_limit() -> None:
+    first, second = running(1, "0", 40.0), queued(2)
+    where = first.placement
+    assert where is not None
+    first = replace(first, placement=replace(where, time_limit_s=50.0))
+    second = replace(second, spec=replace(second.spec, time_limit_s=20.0))
+    board = a_board(a_worker(gpu=1), jobs=[first, second])
+    found = forecast_of(board, a_history(*[95.0, 100.0, 105.0] * 4))
+    ends = [found.of(board.jobs[id_]).ends for id_ in (1, 2)]
+    assert [round(each.high - WALL) for each in ends if each is not None] == [10, 30]
