@@ -5,50 +5,16 @@ from __future__ import annotations
 from msgspec import Struct
 
 from grassq.core.names import shown
+from grassq.core.options.signal_names import SIGNALS, signal_number
 from grassq.core.printable import exact_span
 from grassq.core.syntax.durations import DURATION_MAX_S, duration_s
 from grassq.errors import BadInput
 
 #: The signal of a warning that names none.
 USUAL = "USR1"
-#: The largest number of a signal on Linux, and the numbers that no process can handle: KILL and STOP.
-SIGNAL_MAX = 64
-_NOT_HANDLED = (9, 19)
-#: The names of signals on Linux, in the order of their numbers.
-_NAMES = [
-    "HUP",
-    "INT",
-    "QUIT",
-    "ILL",
-    "TRAP",
-    "ABRT",
-    "BUS",
-    "FPE",
-    "KILL",
-    "USR1",
-    "SEGV",
-    "USR2",
-    "PIPE",
-    "ALRM",
-    "TERM",
-    "STKFLT",
-    "CHLD",
-    "CONT",
-    "STOP",
-    "TSTP",
-    "TTIN",
-    "TTOU",
-    "URG",
-    "XCPU",
-    "XFSZ",
-    "VTALRM",
-    "PROF",
-    "WINCH",
-    "IO",
-    "PWR",
-    "SYS",
-]
-_NUMBERS = {name: number for number, name in enumerate(_NAMES, 1)} | {"IOT": 6, "CLD": 17, "POLL": 29}
+#: The signals that no process can handle.
+_NOT_HANDLED = (SIGNALS["KILL"], SIGNALS["STOP"])
+_NAMES = {number: name for name, number in SIGNALS.items()}
 
 
 class Warn(Struct, frozen=True):
@@ -62,7 +28,7 @@ class Warn(Struct, frozen=True):
     @property
     def number(self) -> int:
         """The number of the signal."""
-        return _NUMBERS.get(self.signal) or int(self.signal)
+        return signal_number(self.signal) or 0
 
     @property
     def typed(self) -> str:
@@ -80,10 +46,9 @@ def checked_warn(before_s: float, signal: str, what: str) -> Warn:
     """Return a warning; raise BadInput that names `what` for a signal that is none, or a time that is none."""
     if not 0 < before_s <= DURATION_MAX_S:
         raise BadInput(f"{what} needs a time before the limit, such as 60s, not {before_s:g}s")
-    name = signal.upper().removeprefix("SIG")
-    number = int(name) if name.isascii() and name.isdecimal() and len(name) <= 2 else _NUMBERS.get(name, 0)
-    if not 1 <= number <= SIGNAL_MAX:
+    number = signal_number(signal)
+    if number is None:
         raise BadInput(f"{what} needs a signal such as USR1, TERM or 10, not {shown(signal)}")
     if number in _NOT_HANDLED:
-        raise BadInput(f"{what}: no process can handle {_NAMES[number - 1]}; use USR1, USR2 or TERM")
-    return Warn(before_s, _NAMES[number - 1] if number <= len(_NAMES) else str(number))
+        raise BadInput(f"{what}: no process can handle {_NAMES[number]}; use USR1, USR2 or TERM")
+    return Warn(before_s, _NAMES.get(number, str(number)))
