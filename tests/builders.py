@@ -14,7 +14,7 @@ from grassq.core.planner.board import Board
 from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.kept_room import KeptRoom
 from grassq.core.planner.overlay import Overlay
-from grassq.core.planner.plan import Plan
+from grassq.core.planner.plan import Plan, adopt
 from grassq.core.planner.reservations import Reservation
 from grassq.core.resources.amounts import Allocation, Request, parse_request
 from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
@@ -136,8 +136,8 @@ def a_board(
 def apply(board: Board, plan: Plan, now: float = T0) -> None:
     """Do to the board what a plan says, as the broker does."""
     for job_id, placement in plan.placements:
-        board.put(advance(board.jobs[job_id], Place(placement), now))
-    board.heads, board.kept = plan.heads, plan.kept
+        board.put(advance(board.jobs[job_id], Place(placement), now), at=now)
+    adopt(board, plan)
 
 
 def reservations(board: Board, now: float) -> list[Reservation]:

@@ -133,7 +133,7 @@ class Batch(Struct):
         if after.state in FINAL and self.board.dependencies.concerns(after.id):
             self.ended.append(after)
         self.changes.put(before, after)
-        self.board.put(after, before)
+        self.board.put(after, before, self.mono)
 
     def set_unreconciled(self, workers: AbstractSet[str]) -> None:
         """Set which workers must reconnect before anything is started, on the board and in the store."""

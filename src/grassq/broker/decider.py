@@ -24,7 +24,7 @@ from grassq.core.messages import Ack, Hello, Report, Silent
 from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
 from grassq.core.planner.board import NEAR_MAX, Board
 from grassq.core.planner.heads import ReservationPolicy
-from grassq.core.planner.plan import leased, limited
+from grassq.core.planner.plan import adopt, leased, limited
 from grassq.core.planner.plan import plan as make_plan
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.planner.workers import WorkerRoles
@@ -126,7 +126,7 @@ class Decider:
         """Drop the board and read it again from the store."""
         loaded = self._store.load(self._near_max)
         self._generation += 1
-        before = self.board.workers
+        before, times = self.board.workers, self.board.times
         self._store_id = loaded.store_id
         self._next_id = max(loaded.highest_id, loaded.restored_to, self._floor_id) + 1
         self._recovery.loaded(loaded)
@@ -148,6 +148,7 @@ class Decider:
                 self.board.put(job)
             else:
                 self.board.know(job)
+        self.board.times.carry_over(times, self.board.holds)
         now = self._clock.wall()
         for info in loaded.workers:
             known = before.get(info.name)
@@ -305,8 +306,7 @@ class Decider:
         for job_id, where in plan.placements:
             if job_id not in held:
                 batch.move(jobs[job_id], Place(leased(jobs[job_id], limited(jobs[job_id], where))))
-        self.board.heads = {queue: head for queue, head in plan.heads.items() if head.job not in held}
-        self.board.kept = {job_id: kept for job_id, kept in plan.kept.items() if job_id not in held}
+        adopt(self.board, plan, held)
         for head in self.board.heads.values():
             self.board.know(jobs[head.job])
         return plan.more or bool(held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from math import isinf
+from time import localtime, strftime
 from typing import cast
 
 from grassq import __version__
@@ -21,7 +22,7 @@ from grassq.core import outcome
 from grassq.core.model import FINAL, Job, Spec, State
 from grassq.core.notices.targets import masked, stored_target
 from grassq.core.planner.board import EVERYTHING, Board
-from grassq.core.planner.explain import WORKER, Blocker, Outlook, Turn
+from grassq.core.planner.explain import LIMIT, WORKER, Blocker, Outlook, Turn
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.printable import exact_span
 from grassq.core.resources.amounts import allocation_json, amount_number, amount_text, request_text
@@ -40,6 +41,8 @@ SHOW_PAGE = 200
 WHY_PAGE = 40
 #: A worker that was silent for less is probably about to reconnect: its jobs are not called unreachable yet.
 UNREACHABLE_S = 5.0
+#: A time within so many seconds is written without its day.
+CLOCK_ALONE_S = 20 * 3600.0
 
 Document = dict[str, object]
 
@@ -287,7 +290,8 @@ def _lines(batch: Batch, job: Job, blockers: list[Blocker]) -> list[str]:
     if not blockers:
         return [f"{head} is about to start"]
     wanted = next((blocker.resource for blocker in blockers if blocker.resource != WORKER), "a worker")
-    return [f"{head} waits for {wanted}:", *map(_blocker_line, blockers)]
+    wanted = "the limit of a group" if wanted == LIMIT else wanted
+    return [f"{head} waits for {wanted}:", *(_blocker_line(batch, blocker) for blocker in blockers)]
 
 
 def _limits_text(job: Job) -> str:
@@ -310,12 +314,17 @@ def _held_up(board: Board, mono: float) -> str | None:
     return None
 
 
-def _blocker_line(blocker: Blocker) -> str:
-    if blocker.resource == WORKER:
+def _blocker_line(batch: Batch, blocker: Blocker) -> str:
+    if blocker.resource in (WORKER, LIMIT):
         return f"  {blocker.why}"
     held = f"; held by job {', '.join(map(str, blocker.holders))}" if blocker.holders else ""
     numbers = f"{amount_text(blocker.needed)} needed, {amount_text(blocker.free)} free"
     why = "" if numbers.split(",")[0] in blocker.why or "needed" in blocker.why else f" ({blocker.why})"
+    if blocker.starts_by is not None:
+        at = batch.now + blocker.starts_by - batch.mono
+        form = "%H:%M" if at - batch.now < CLOCK_ALONE_S else "%b %d %H:%M"
+        # Rounded up to the minute, or it would be too early.
+        why = f" ({blocker.why} and starts by {strftime(form, localtime(at + 60))} at the latest)"
     others = f"; programs outside of Grass use {blocker.others}" if blocker.others else ""
     if blocker.drained:
         group = VRAM_OF if blocker.resource in (SLOT, VRAM) else blocker.resource

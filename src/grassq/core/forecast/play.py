@@ -17,7 +17,7 @@ from grassq.core.forecast.history import elapsed_of
 from grassq.core.forecast.scene import JOBS_AHEAD_MAX, Scene
 from grassq.core.model import Job, Placement, State
 from grassq.core.planner.board import Board
-from grassq.core.planner.plan import plan
+from grassq.core.planner.plan import adopt, plan
 from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.planner.workers import WorkerState
 
@@ -112,10 +112,10 @@ class _Play:
             for job_id, where in made.placements:
                 job = board.jobs[job_id]
                 placed = replace(job, state=State.RUNNING, placement=where, attempt=job.attempt + 1, started=None)
-                board.put(placed)
+                board.put(placed, at=now)
                 self._begin(placed, now)
             had_kept = bool(board.kept)
-            board.heads, board.kept = made.heads, made.kept
+            adopt(board, made)
             # A worker's report that a job has started makes a broker plan again; only kept room makes a difference.
             if not made.more and not (made.placements and (made.kept or had_kept)):
                 break

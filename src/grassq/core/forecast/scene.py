@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from grassq.core.model import Job, QueueTemplate, WorkerInfo
 from grassq.core.planner.board import Board
 from grassq.core.planner.heads import Head, Kept, ReservationPolicy
+from grassq.core.planner.limits.attempt_times import AttemptTimes
+from grassq.core.planner.limits.groups import GroupLimit
 from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.planner.workers import WorkerState
 
@@ -38,6 +40,9 @@ class Scene(Struct, kw_only=True):
     patience: ReservationPolicy
     heads: Mapping[str, Head]
     kept: Mapping[int, Kept]
+    #: When attempts began, and the limits of groups.
+    times: AttemptTimes = field(default_factory=AttemptTimes)
+    group_limits: Mapping[str, GroupLimit] = {}
     #: Nothing starts before this time, because a new broker waits for its workers; why nothing starts at all.
     awaited_until: float = 0.0
     stopped: str | None = None
@@ -59,6 +64,9 @@ class Scene(Struct, kw_only=True):
             state.unrecorded = {(0, 0)} if worker.has_unrecorded else set()
         for job in self.holding:
             board.put(job)
+        board.times.carry_over(self.times, board.holds)
+        for name, limit in self.group_limits.items():
+            board.set_group_limit(name, limit)
         board.put_new(self.queued)
         board.heads = {queue: head for queue, head in self.heads.items() if head.job in board.jobs}
         board.kept = {job: kept for job, kept in self.kept.items() if job in board.jobs}
@@ -89,6 +97,8 @@ def picture(board: Board, now: float, wall: float, queued: Sequence[Job]) -> Sce
         patience=board.patience,
         heads=dict(board.heads),
         kept=dict(board.kept),
+        times=board.times.copy(),
+        group_limits=dict(board.group_limits),
         awaited_until=board.awaited_until if board.awaits(now) else 0.0,
         stopped=_stopped(board),
         holding=[*board.holding.values()],

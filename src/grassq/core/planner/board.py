@@ -12,6 +12,8 @@ from itertools import groupby
 
 from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, QueueTemplate, State, WorkerInfo
 from grassq.core.planner.heads import Head, Kept, ReservationPolicy
+from grassq.core.planner.limits.attempt_times import AttemptTimes
+from grassq.core.planner.limits.groups import GroupLimit, Groups
 from grassq.core.planner.prefetch import Prefetch, PrefetchPolicy
 from grassq.core.planner.ranks import Ranks
 from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of, shape_of
@@ -103,9 +105,12 @@ class Board:
         self.heads: dict[str, Head] = {}
         #: The jobs for which the last plan kept room, by id.
         self.kept: dict[int, Kept] = {}
+        self.times, self.groups = AttemptTimes(), Groups()
+        #: By group: the most that its jobs hold at once; `set_group_limit` changes it.
+        self.group_limits = self.groups.limits
 
-    def put(self, job: Job, before: Job | None = None) -> None:
-        """Replace a job by its new version; drop it if it has ended. `before` is for a job that is not kept whole."""
+    def put(self, job: Job, before: Job | None = None, at: float | None = None) -> None:
+        """Replace a job by its new version at a time (AttemptTimes); `before` is for a job that is not kept whole."""
         old = self.jobs.pop(job.id, None) or before
         if old is not None:
             self._forget(old)
@@ -120,6 +125,7 @@ class Board:
         come = job.attempt_id if job.state in HOLDING else None
         if gone != come:
             self._take_turns(gone, come)
+        self.times.note(gone, come, at, is_running=job.state is State.RUNNING)
         if job.state in FINAL or job.state in HOLDING:
             return
         if job.waits_for_queue:
@@ -278,8 +284,14 @@ class Board:
         for queue in [queue for queue, head in self.heads.items() if head.job == id_]:
             del self.heads[queue]
 
-    def _count(self, job: Job, *, taking: bool) -> None:
+    def set_group_limit(self, name: str, limit: GroupLimit | None) -> None:
+        """Limit what the jobs of a group hold at once, or lift the limit; no job that runs is ended."""
+        self.groups.set(name, limit, (job for job in self.holding.values() if self.predecessor(job) is None))
+
+    def _count(self, job: Job, *, taking: bool, in_groups: bool = True) -> None:
         assert job.placement is not None
+        if in_groups and self.group_limits:
+            self.groups.count(job, taking=taking)
         worker = self.workers.get(job.placement.worker)
         if worker is None:
             return
@@ -320,7 +332,7 @@ class Board:
         self._note_offers()
         for job in self.held_by(info.name):
             if self.predecessor(job) is None:
-                self._count(job, taking=True)
+                self._count(job, taking=True, in_groups=False)
 
     def set_template(self, queue: str, template: QueueTemplate | None, now: float) -> None:
         """Define a queue at the broker, or delete it; the workers that have its labels offer it from now on."""

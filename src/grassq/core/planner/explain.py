@@ -9,6 +9,7 @@ from grassq.core.model import ANYWHERE, Constraints, Job, priority_in
 from grassq.core.planner.board import Board
 from grassq.core.planner.heads import Kept
 from grassq.core.planner.kept_room import KEPT_MAX
+from grassq.core.planner.limits.known_starts import lasts_s
 from grassq.core.planner.plan import PLACEMENTS_MAX
 from grassq.core.planner.reservations import Reservation, first_of, joined
 from grassq.core.planner.scan import Scan
@@ -22,6 +23,8 @@ from grassq.core.syntax.slots import device_order
 
 #: The resource of a blocker when the worker itself cannot take the job.
 WORKER = "worker"
+#: The resource of a blocker when the limit of a group keeps the job from starting on any worker.
+LIMIT = "limit"
 #: How many of the jobs that keep room are named.
 KEEPERS_SHOWN = 3
 #: Characters of a path in a sentence.
@@ -41,6 +44,8 @@ class Blocker(Struct, frozen=True):
     others: str = ""
     #: The devices of the resource on the worker that are drained.
     drained: tuple[str, ...] = ()
+    #: When the job that keeps the resource starts at the latest, on the broker's monotonic clock, if that is known.
+    starts_by: float | None = None
 
 
 class Turn(Struct, frozen=True):
@@ -67,6 +72,7 @@ class Outlook:
         try:
             self._started = {start.order for start in scan.starts(PLACEMENTS_MAX)}
             scan.keep_all_room()
+            scan.room.groups.settle()
         finally:
             scan.done()
         self._overlay, self._room = scan.overlay, scan.room
@@ -75,6 +81,8 @@ class Outlook:
         """Return why a queued job does not start, per worker; an empty list if it starts, or is about to."""
         if job.order in self._started:
             return []
+        if (refusal := self._room.groups.refusal(job)) is not None:
+            return [Blocker("", LIMIT, 0, 0, *refusal)]
         asked, only = _asked(self._board, job.spec.queue, job.spec.constraints), job.spec.constraints.worker
         if not asked and only is not None:
             return [Blocker(only, WORKER, 0, 0, f"worker {only} has no queue {job.spec.queue!r}")]
@@ -112,7 +120,7 @@ class Outlook:
             return Blocker(name, WORKER, 0, 0, closed)
         free_view = self._overlay.free_view(worker, queue)
         alone = fit(job.spec.request, free_view)
-        blocking = self._room.blocking(job.order, queue, name)
+        blocking = self._room.blocking(job.order, queue, name, lasts_s(job.spec.constraints))
         free_view.reserved = joined(blocking, queue)
         found = fit(job.spec.request, free_view)
         if not isinstance(found, Shortage):
@@ -120,7 +128,16 @@ class Outlook:
         if isinstance(alone, Shortage):
             return _blocker(self._board, worker, queue, found)
         why = f"{found.resource} is free but kept for {_keepers(self._board, job, blocking)}"
-        return Blocker(name, found.resource, found.needed, found.free, why)
+        return Blocker(name, found.resource, found.needed, found.free, why, starts_by=self._starts_by(blocking))
+
+    def _starts_by(self, blocking: list[Reservation]) -> float | None:
+        """Return when the only job that keeps room starts at the latest; None if that is not known."""
+        if len(blocking) != 1 or self._started:
+            return None
+        (keeper,) = blocking
+        others = (each for each in self._room.reservations if each.worker == keeper.worker)
+        start = self._room.known_start(keeper) if min(each.order for each in others) == keeper.order else None
+        return None if start is None else start.latest
 
 
 def _keepers(board: Board, job: Job, blocking: list[Reservation]) -> str:

@@ -10,6 +10,8 @@ class ReservationPolicy(Struct, frozen=True):
 
     passes: int = 64
     wait_s: float = 600.0
+    #: Whether a job may use what is kept for a head while the head cannot start anyway; off only to compare.
+    backfills: bool = True
 
 
 class Head(Struct, frozen=True):

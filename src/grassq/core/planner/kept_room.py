@@ -14,10 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from grassq.core.model import Job, State, priority_in
 from grassq.core.planner.board import Board
 from grassq.core.planner.heads import is_ripe
 from grassq.core.planner.left_jobs import LeftJobs, devices_of
+from grassq.core.planner.limits.group_room import GroupRoom
+from grassq.core.planner.limits.known_starts import KnownStart, known_start
 from grassq.core.planner.overlay import EmptyOverlay, Overlay
 from grassq.core.planner.reservations import (
     NOBODY,
@@ -29,6 +33,7 @@ from grassq.core.planner.reservations import (
     is_limited,
     joined,
     keep,
+    reserved_of,
 )
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
@@ -40,14 +45,32 @@ from grassq.core.resources.ledger import ReservedAmounts
 KEPT_MAX = 64
 
 
+#: (end position, what is kept from earlier jobs of a queue), in order.
+Steps = list[tuple[int, ReservedAmounts | None]]
+
+
+class FoundRoom(Struct, frozen=True):
+    """What a job that starts gets."""
+
+    allocation: Allocation
+    #: Some of it is kept for a head that could not start before the job has ended.
+    is_backfill: bool = False
+
+
 class KeptRoom:
     """The reservations of one plan. They grow as the plan reaches lower priorities."""
 
     def __init__(self, board: Board, overlay: Overlay, now: float) -> None:
         """Keep nothing at first; `overlay` is what the jobs that the plan starts leave free."""
         self.reservations: list[Reservation] = []
+        self.groups = GroupRoom(board)
         self._board = board
+        self._now = now
+        #: What is free now, and what would be without backfilled jobs: these change nothing of what is kept where.
         self._overlay = overlay
+        self._unhindered = _without_backfilled(board, overlay)
+        #: By position and worker: when a ripe head starts there.
+        self._starts: dict[tuple[int, str], KnownStart] = {}
         #: By worker and resource: no job from this position on gets any of it.
         self._closed: dict[tuple[str, str], int] = {}
         #: The first position of the priority reached last.
@@ -71,6 +94,7 @@ class KeptRoom:
                 and (job := board.jobs.get(head.job)) is not None
                 and job.state is State.QUEUED
                 and not board.is_paused(queue)
+                and self.groups.allows(job.spec.constraints, job.order, job.spec.request)
             ),
             key=lambda job: job.order,
         )
@@ -88,14 +112,35 @@ class KeptRoom:
             self._keep_for_heads(self._ripe_heads_at(self._reached))
         return {each.worker for each in self.reservations[known:]} | {name for name, _ in self._closed.keys() - closed}
 
-    def note_start(self, order: int) -> None:
+    def note_start(self, order: int, worker: WorkerState, queue: str, found: FoundRoom) -> None:
         """Note that a job starts; what a ripe head kept still goes to no equal in this plan, as if it were waiting."""
+        if found.is_backfill and self._unhindered is self._overlay:
+            self._unhindered = self._overlay.copy()
+        elif not found.is_backfill and self._unhindered is not self._overlay:
+            self._unhindered.take(worker, queue, found.allocation)
+        self._overlay.take(worker, queue, found.allocation)
         self._has_starts = True
         self._let_go(order)
 
-    def blocking(self, order: int, queue: str, worker: str) -> list[Reservation]:
-        """Return the reservations that the job at a position must leave alone on a worker."""
-        return barring(order, queue, worker, self.reservations)
+    def blocking(self, order: int, queue: str, worker: str, lasts_s: float | None = None) -> list[Reservation]:
+        """Return the reservations that the job at a position must leave alone on a worker.
+
+        `lasts_s` is after how many seconds the job has ended for certain; None if that is not known.
+        """
+        barred = barring(order, queue, worker, self.reservations)
+        return barred if lasts_s is None else [each for each in barred if not self._may_pass(each, lasts_s)]
+
+    def known_start(self, reservation: Reservation) -> KnownStart | None:
+        """Return when a ripe head starts by the time limits of the jobs in its way; None if that is not known.
+
+        Of another job nothing is known: equals may still pass it.
+        """
+        return self._starts.get((reservation.order, reservation.worker))
+
+    def _may_pass(self, reservation: Reservation, lasts_s: float) -> bool:
+        """Tell whether a job that starts now has ended before the job that keeps this room could start."""
+        start = self.known_start(reservation)
+        return start is not None and self._now + lasts_s <= start.earliest
 
     def closed_from(self, worker: WorkerState, queue: str, names: Iterable[str]) -> int:
         """Return the position from which on jobs that name these resources are not started on a worker."""
@@ -104,12 +149,17 @@ class KeptRoom:
         taken = devices_of(worker, queue, names)
         return min((self._closed.get((worker.info.name, name), NOBODY) for name in taken), default=NOBODY)
 
-    def steps(self, worker: str, queue: str) -> list[tuple[int, ReservedAmounts | None]]:
+    def steps(self, worker: str, queue: str, lasts_s: float | None = None) -> Steps:
         """Return (end position, what is kept from earlier jobs of a queue) for jobs that are no ripe heads.
 
-        What is kept only grows along the queue, so a job that fits at a later step also fits at an earlier one.
+        What is kept only grows along the queue, so a job that fits at a later step also fits at an earlier one. With
+        `lasts_s` the answer is for jobs that end in time, and empty if they may use no more than others.
         """
-        here = [(r.blocks_from(queue), r) for r in self.reservations if r.worker == worker]
+        there = [r for r in self.reservations if r.worker == worker]
+        left = there if lasts_s is None else [r for r in there if not self._may_pass(r, lasts_s)]
+        if lasts_s is not None and len(left) == len(there):
+            return []
+        here = [(r.blocks_from(queue), r) for r in left]
         ends = [*sorted({begin for begin, _ in here if begin < NOBODY}), NOBODY]
         kept = [[r for begin, r in here if begin < end] for end in ends]
         return [(end, joined(each, queue) if each else None) for end, each in zip(ends, kept, strict=True)]
@@ -143,7 +193,9 @@ class KeptRoom:
         positions = self._board.positions
         if not positions or positions.first >= self._reached:
             return
-        left = LeftJobs(self._board, self._beside, self._reached, {each.order for each in self.reservations})
+        left = LeftJobs(
+            self._board, self.groups, self._beside, self._reached, {each.order for each in self.reservations}
+        )
         room_for = KEPT_MAX - sum(not each.is_ripe for each in self.reservations)
         while (found := left.next()) is not None:
             if not room_for:
@@ -160,7 +212,11 @@ class KeptRoom:
             return None
         (_, reserved), worker = min(options, key=lambda option: (option[0][0], option[1].info.name))
         name = worker.info.name
-        limited = is_limited(job.request, self._overlay.free_view(worker, job.queue).offer, worker.machine)
+        start = self._start_of(job, worker) if is_ripe and self._board.patience.backfills else None
+        if start is not None:
+            self._starts[job.order, name] = start
+            reserved = reserved_of(start.allocation, worker.free_view(job.queue))
+        limited = is_limited(job.request, self._unhindered.free_view(worker, job.queue).offer, worker.machine)
         chosen = self._chosen[job.order] = Reservation(job.order, job.queue, name, reserved, is_ripe, limited)
         if chosen not in self.reservations:
             self.reservations.append(chosen)
@@ -172,12 +228,19 @@ class KeptRoom:
         self._lacks = {at: lack for at, lack in self._lacks.items() if at[0] != name}
         return name
 
+    def _start_of(self, job: WaitingJob, worker: WorkerState) -> KnownStart | None:
+        """Return when a job starts on a worker beside what is kept there, by the time limits of others."""
+        view = self._overlay.free_view(worker, job.queue)
+        others = [each for each in self._chosen.values() if each.worker == worker.info.name]
+        view.reserved = joined(others, job.queue)
+        return known_start(self._board, worker, job.queue, job.request, view, self._now)
+
     def _lack(self, job: WaitingJob, worker: WorkerState) -> tuple[int, ReservedAmounts]:
         """Return how much a job lacks on a worker beside what is kept there, and what it would keep."""
         at = (worker.info.name, job.queue)
         if (*at, job.request) not in self._lacks:
             if at not in self._views:
-                view = self._views[at] = self._overlay.free_view(worker, job.queue)
+                view = self._views[at] = self._unhindered.free_view(worker, job.queue)
                 view.reserved = joined([each for each in self._chosen.values() if each.worker == at[0]], job.queue)
             self._lacks[*at, job.request] = keep(job.request, self._views[at])
         return self._lacks[*at, job.request]
@@ -186,3 +249,17 @@ class KeptRoom:
 def waiting_job(job: Job) -> WaitingJob:
     """Return what the planner looks at of a queued job."""
     return WaitingJob(job.order, job.spec.queue, job.spec.request, job.spec.constraints)
+
+
+def _without_backfilled(board: Board, overlay: Overlay) -> Overlay:
+    """Return what would be free without the jobs that use what is kept for heads."""
+    backfilled = [board.holding[id_] for id_, attempt in board.times.backfilled if board.holds((id_, attempt))]
+    if not backfilled:
+        return overlay
+    found = overlay.copy()
+    for job in backfilled:
+        assert job.placement is not None
+        worker = board.workers.get(job.placement.worker)
+        if worker is not None and board.predecessor(job) is None:
+            found.give(worker, job.spec.queue, job.placement.allocation)
+    return found

@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 from msgspec import Struct
 
 from grassq.core.planner.board import Board
+from grassq.core.planner.limits.group_room import GroupRoom
 from grassq.core.planner.overlay import EmptyOverlay
 from grassq.core.planner.request_classes import RequestClass
 from grassq.core.planner.reservations import WaitingJob
@@ -29,8 +30,9 @@ class _Candidate(Struct, eq=False):
 class LeftJobs:
     """The jobs before a position, looked up class by class as `scan.py` does."""
 
-    def __init__(self, board: Board, beside: EmptyOverlay, end: int, served: set[int]) -> None:
-        """`beside` has the jobs that keep room already, at the positions `served`."""
+    def __init__(self, board: Board, groups: GroupRoom, beside: EmptyOverlay, end: int, served: set[int]) -> None:
+        """`beside` has the jobs that keep room already, at the positions `served`; `groups` what is left of limits."""
+        self._groups = groups
         self._beside = beside
         self._end = end
         self._served = served
@@ -94,7 +96,7 @@ class LeftJobs:
         if at not in self._at_most:
             free_view = self._beside.free_view(worker, request_class.queue)
             self._at_most[at] = [most(name, free_view) for name in request_class.names]
-        return _Candidate(worker, age, self._at_most[at], request_class.index.fitting(self._at_most[at]))
+        return _Candidate(worker, age, self._at_most[at], self._groups.fitting(request_class, self._at_most[at]))
 
     def _up_to_date(self, number: int, which: int) -> _Candidate:
         request_class, candidates = self._classes[number]
@@ -125,6 +127,8 @@ class LeftJobs:
 
     def _could_run(self, job: WaitingJob, candidate: _Candidate) -> bool:
         if any(amount > most for (_, amount), most in zip(job.request, candidate.at_most, strict=True)):
+            return False
+        if not self._groups.allows(job.constraints, job.order, job.request):
             return False
         # Memory must be free on the devices that the job gets.
         view = self._beside.free_view(candidate.worker, job.queue)

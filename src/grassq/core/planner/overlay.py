@@ -29,6 +29,13 @@ class Overlay:
         for ledger in self._own(worker, queue):
             ledger.give(allocation)
 
+    def copy(self) -> Overlay:
+        """Return the same ledgers to go on with apart from these."""
+        other = Overlay()
+        for name, (machine, offers) in self._ledgers.items():
+            other._ledgers[name] = machine.copy(), {queue: ledger.copy() for queue, ledger in offers.items()}
+        return other
+
     def _own(self, worker: WorkerState, queue: str) -> tuple[Ledger, ...]:
         name = worker.info.name
         if name not in self._ledgers:

@@ -2,10 +2,13 @@
 
 Jobs start in order of priority, then submission. A waiting job keeps room from jobs of lower priority (kept_room.py);
 smaller jobs of equal priority may pass it. The first blocked job of each queue is its head. After
-`ReservationPolicy.passes` passes or `wait_s` seconds the head keeps room from them too, so no job waits for ever.
+`ReservationPolicy.passes` passes or `wait_s` seconds the head keeps room from them too, so no job waits for ever. Where
+all that hold what the head lacks have time limits, a job that ends in time may use what is kept.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +32,8 @@ class Plan(Struct, frozen=True):
     kept: dict[int, Kept]
     #: PLACEMENTS_MAX was reached: plan again after this one is committed.
     more: bool
+    #: The jobs of the placements that use what is kept for a head, because they end before the head could start.
+    backfilled: frozenset[int] = frozenset()
 
 
 def plan(board: Board, now: float) -> Plan:
@@ -55,7 +60,17 @@ def plan(board: Board, now: float) -> Plan:
         heads = {queue: head for queue, head in board.heads.items() if head.job not in started} | heads
         kept = board.kept | kept
     kept = {job_id: each for job_id, each in kept.items() if job_id not in started}
-    return Plan([(board.id_at(start.order), _placement(board, start)) for start in starts], heads, kept, more)
+    backfilled = frozenset(board.id_at(start.order) for start in starts if start.is_backfill)
+    placements = [(board.id_at(start.order), _placement(board, start)) for start in starts]
+    return Plan(placements, heads, kept, more, backfilled)
+
+
+def adopt(board: Board, plan: Plan, left_out: Collection[int] = ()) -> None:
+    """Note on a board what a plan says, after its placements; jobs of `left_out` were not placed, and are no heads."""
+    board.heads = {queue: head for queue, head in plan.heads.items() if head.job not in left_out}
+    board.kept = {job_id: kept for job_id, kept in plan.kept.items() if job_id not in left_out}
+    placed = (board.holding[job_id] for job_id in plan.backfilled if job_id not in left_out)
+    board.times.backfilled.update(job.attempt_id for job in placed)
 
 
 def leased(job: Job, where: Placement) -> Placement:

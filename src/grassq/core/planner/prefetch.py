@@ -2,8 +2,8 @@
 
 Where the attempts of a shape are short, the next jobs are placed behind running ones. A prefetched attempt takes over
 exactly the devices of its predecessor when the predecessor ends; until then it holds no devices. Like every attempt it
-is stored as placed before it can start. It is withdrawn if its predecessor runs too long, if its queue is paused, or if
-one of the devices was drained or removed.
+is stored as placed before it can start. It is withdrawn if its predecessor runs too long, if its queue is paused, if
+one of the devices was drained or removed, or if one of its groups holds more than its limit.
 """
 
 from __future__ import annotations
@@ -109,6 +109,6 @@ class Prefetch:
         worker = board.workers.get(job.placement.worker)
         if waited_s >= self.policy.wait_s or worker is None or not worker.takes:
             return True
-        if not worker.keeps(job.placement.allocation):
+        if not worker.keeps(job.placement.allocation) or board.groups.is_exceeded(job.spec.constraints):
             return True
         return job.cancel_requested or job.token in board.ended_tokens or board.is_paused(job.spec.queue)

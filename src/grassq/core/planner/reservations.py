@@ -14,7 +14,7 @@ from msgspec import Struct
 from grassq.core.model import ORDER_BITS, Constraints, priority_in
 from grassq.core.planner.board import Board
 from grassq.core.planner.workers import WorkerState
-from grassq.core.resources.amounts import ONE, Request
+from grassq.core.resources.amounts import ONE, Allocation, Request
 from grassq.core.resources.capacity import Devices, Pool
 from grassq.core.resources.fit import ANYTHING, FreeDevice, FreeView, Shortage, fit, slot_missing
 from grassq.core.resources.ledger import Ledger, Load, ReservedAmounts
@@ -110,6 +110,24 @@ def keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
         else:
             missing += _keep_devices(name, amount, vram if name == VRAM_OF else 0, free_view, reserved)
     return missing, reserved
+
+
+def reserved_of(allocation: Allocation, free_view: FreeView) -> ReservedAmounts:
+    """Return the amounts to reserve for a job that will get exactly this."""
+    reserved = ReservedAmounts()
+    for name, held in allocation.items():
+        if not isinstance(held, dict):
+            reserved.pools[name] = held
+        elif name == VRAM:
+            for id_, memory in held.items():
+                reserved.devices.setdefault(VRAM_OF, {}).setdefault(id_, 0)
+                reserved.vram[id_] = max(memory, reserved.vram.get(id_, 0))
+        else:
+            reserved.devices.setdefault(name, {}).update(held)
+            wholes = {device.id for device in free_view.devices_free(name) if held.get(device.id) == device.whole}
+            # A job that has a whole device has all of its memory.
+            reserved.vram.update(dict.fromkeys(wholes, ANYTHING) if name == VRAM_OF else {})
+    return reserved
 
 
 def _keep_slot(slot_set: SlotSet, free_view: FreeView) -> tuple[int, ReservedAmounts]:

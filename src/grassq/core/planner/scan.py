@@ -16,23 +16,27 @@ from msgspec.structs import replace
 
 from grassq.core.model import AttemptId, Job
 from grassq.core.planner.board import Board
-from grassq.core.planner.kept_room import KeptRoom
+from grassq.core.planner.kept_room import FoundRoom, KeptRoom, Steps
+from grassq.core.planner.limits.groups import names_in
+from grassq.core.planner.limits.known_starts import lasts_s
 from grassq.core.planner.overlay import Overlay
-from grassq.core.planner.request_classes import RequestClass, amounts_of
+from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of
 from grassq.core.planner.reservations import NOBODY, joined
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.fit import Shortage, fit, most
-from grassq.core.resources.ledger import ReservedAmounts
 
 
 class PlannedStart(Struct, frozen=True):
-    """A job that starts: its queue position, worker and allocation."""
+    """A job that starts: its queue position, worker and allocation, and its shape."""
 
     order: int
     worker: WorkerState
     queue: str
     allocation: Allocation
+    shape: Shape
+    #: The job uses what is kept for a head that could not start before the job has ended.
+    is_backfill: bool = False
     #: The attempt whose devices a prefetched attempt takes over.
     after: AttemptId | None = None
 
@@ -52,7 +56,7 @@ class _Candidate(Struct, eq=False):
     request_class: RequestClass
     order: int = NOBODY
     key: int = -1
-    allocation: Allocation = {}
+    found: FoundRoom = FoundRoom({})
 
 
 class Scan:
@@ -62,7 +66,10 @@ class Scan:
         self._board = board
         self.overlay = Overlay()
         self.room = KeptRoom(board, self.overlay, now)
-        self._steps: dict[tuple[str, str], list[tuple[int, ReservedAmounts | None]]] = {}
+        #: By worker, queue, and the time after which a job has ended for certain.
+        self._steps: dict[tuple[str, str, float | None], Steps] = {}
+        #: A prefetched job does not use what is kept for a head: nobody knows when it starts.
+        self._may_backfill = True
         #: Shapes of which jobs start: request class and key, and the next queue position of the shape.
         self._passed: dict[tuple[int, int], tuple[RequestClass, int | None]] = {}
         #: The ripe heads; the last one comes first.
@@ -85,22 +92,26 @@ class Scan:
     def prefetched(self, tails: list[Job], at_most: int) -> Iterator[PlannedStart]:
         """Iterate over the jobs that would start if these jobs ended, each on the devices of one of them."""
         changed: set[str] = set()
+        self._may_backfill, uses = False, self.room.groups.uses()
         for tail in tails:
             assert tail.placement is not None
             changed.add(tail.placement.worker)
             worker = self._board.workers[tail.placement.worker]
             self.overlay.give(worker, tail.spec.queue, tail.placement.allocation)
+            self.room.groups.give(tail)
         for number, candidate in enumerate(self._candidates):
             if candidate.worker.info.name in changed:
                 self._look(number)
         waiting = list(tails)
         for _ in range(min(at_most, len(tails))):
             start = self._next()
-            predecessor = None if start is None else next((tail for tail in waiting if _takes_over(start, tail)), None)
+            predecessor = None if start is None else next((t for t in waiting if self._takes_over(start, t)), None)
             if start is None or predecessor is None:
-                return
+                break
             waiting.remove(predecessor)
             yield replace(start, after=predecessor.attempt_id)
+        # A prefetched job counts in its groups when it takes over.
+        self.room.groups.restore(uses)
 
     def keep_all_room(self) -> None:
         """Keep room for every waiting job that may, though no job of a lower priority could start."""
@@ -117,7 +128,7 @@ class Scan:
         for candidate in self._candidates:
             queue = candidate.request_class.queue
             max_fit = candidate.worker.max_fit(queue, candidate.request_class.names)
-            for order, key in candidate.request_class.index.fitting(max_fit.most):
+            for order, key in self.room.groups.fitting(candidate.request_class, max_fit.most):
                 if queue in left and left[queue].order <= order:
                     break
                 if max_fit.holds(candidate.request_class.request(key)):
@@ -144,7 +155,7 @@ class Scan:
                     return start
             elif front is not None:
                 heappop(self._shown)
-                return self._take(front.worker, front.request_class, front.key, front.order, front.allocation)
+                return self._take(front.worker, front.request_class, front.key, front.order, front.found)
 
     def _front(self) -> _Candidate | None:
         """Return the candidate with the first queue position; of equals the first worker's."""
@@ -167,21 +178,28 @@ class Scan:
         passed = self._passed.get((id(request_class), key))
         if (request_class.first(key) if passed is None else passed[1]) != job.order:
             return None  # another job of its shape came back, goes first and does not fit
+        if not self.room.groups.allows(job.spec.constraints, job.order, job.spec.request):
+            return None
         found = first_worker_that_fits(job, self._board, self.overlay, self.room)
         if found is None:
             return None
-        return self._take(found[0], request_class, key, job.order, found[1])
+        return self._take(found[0], request_class, key, job.order, FoundRoom(found[1]))
 
     def _take(
-        self, worker: WorkerState, request_class: RequestClass, key: int, order: int, allocation: Allocation
+        self, worker: WorkerState, request_class: RequestClass, key: int, order: int, found: FoundRoom
     ) -> PlannedStart:
-        self.overlay.take(worker, request_class.queue, allocation)
-        self.room.note_start(order)
+        queue, request, constraints = request_class.queue, request_class.request(key), request_class.constraints
+        self.room.note_start(order, worker, queue, found)
         self._passed[id(request_class), key] = (request_class, request_class.pass_first(key, order))
+        limited = self.room.groups.take(constraints, order, request)
         for number, candidate in enumerate(self._candidates):
-            if candidate.worker is worker or (candidate.order == order and candidate.request_class is request_class):
+            if (
+                candidate.worker is worker
+                or (candidate.order == order and candidate.request_class is request_class)
+                or (limited and not {*limited}.isdisjoint(names_in(candidate.request_class.constraints)))
+            ):
                 self._look(number)
-        return PlannedStart(order, worker, request_class.queue, allocation)
+        return PlannedStart(order, worker, queue, found.allocation, (queue, request, constraints), found.is_backfill)
 
     def _note_kept(self, workers: Collection[str]) -> None:
         """Look up the candidates at these workers, where more is kept; a candidate without a job gets none by that."""
@@ -193,32 +211,49 @@ class Scan:
     def _look(self, number: int) -> None:
         candidate = self._candidates[number]
         candidate.order = NOBODY
+        lasts = lasts_s(candidate.request_class.constraints) if self._may_backfill else None
+        self._look_within(candidate, None)
+        if lasts is not None:
+            # Only a job that finds no other room uses what is kept.
+            self._look_within(candidate, lasts)
+        if candidate.order != NOBODY:
+            heappush(self._shown, (candidate.order, candidate.worker.info.name, number))
+
+    def _look_within(self, candidate: _Candidate, lasts: float | None) -> None:
+        """Find the first job of a candidate before the one that was found already."""
         request_class, worker = candidate.request_class, candidate.worker
         end = self.room.closed_from(worker, request_class.queue, request_class.names)
-        for upto, reserved in self._steps_at(worker, request_class.queue):
+        end = min(end, candidate.order)
+        for upto, reserved in self._steps_at(worker, request_class.queue, lasts):
             free_view = self.overlay.free_view(worker, request_class.queue)
             free_view.reserved = reserved
-            for order, key in request_class.index.fitting([most(name, free_view) for name in request_class.names]):
+            at_most = [most(name, free_view) for name in request_class.names]
+            for order, key in self.room.groups.fitting(request_class, at_most):
                 if order >= upto or order >= end:
                     break
                 found = fit(request_class.request(key), free_view)
                 if not isinstance(found, Shortage):
-                    candidate.order, candidate.key, candidate.allocation = order, key, found
-                    heappush(self._shown, (order, worker.info.name, number))
+                    candidate.order, candidate.key = order, key
+                    candidate.found = FoundRoom(found, is_backfill=lasts is not None)
                     return
 
-    def _steps_at(self, worker: WorkerState, queue: str) -> list[tuple[int, ReservedAmounts | None]]:
-        at = (worker.info.name, queue)
+    def _steps_at(self, worker: WorkerState, queue: str, lasts: float | None) -> Steps:
+        at = (worker.info.name, queue, lasts)
         if at not in self._steps:
             self._steps[at] = self.room.steps(*at)
         return self._steps[at]
 
-
-def _takes_over(start: PlannedStart, tail: Job) -> bool:
-    where = tail.placement
-    assert where is not None
-    mine = (start.worker.info.name, start.queue, start.allocation)
-    return mine == (where.worker, tail.spec.queue, where.allocation)
+    def _takes_over(self, start: PlannedStart, tail: Job) -> bool:
+        """Tell whether a job that starts gets the devices of another, and holds as much of the limits of its groups."""
+        where, (_, request, constraints) = tail.placement, start.shape
+        assert where is not None
+        mine = (start.worker.info.name, start.queue, start.allocation)
+        if mine != (where.worker, tail.spec.queue, where.allocation):
+            return False
+        limited = self.room.groups.limited
+        if limited(constraints) != limited(tail.spec.constraints):
+            return False
+        return not limited(constraints) or request == tail.spec.request
 
 
 def first_worker_that_fits(

@@ -286,6 +286,7 @@ def _constraints(options: JobOptions, submitter: Submitter, *, needs_command: bo
         files=True if uses_files(options) else UNSET,
         wraps=UNSET if options.wrap is None else True,
         limit_s=UNSET if options.time_limit_s is None else options.time_limit_s,
+        lasts_s=UNSET if options.time_limit_s is None else options.time_limit_s + options.grace_s,
         idle_limit=UNSET if options.idle_limit_s is None else True,
     )
     return ANYWHERE if constraints == ANYWHERE else constraints
