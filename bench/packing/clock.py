@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from bisect import insort
 from heapq import heappop, heappush
@@ -43,8 +44,8 @@ class Line:
     """Who is first in line, how many have passed it, and whether Grass keeps to its bound.
 
     The bound: no job of lower priority takes from what the first in line waits for. Once 64 jobs have passed it, or ten
-    minutes are over (both are settings), no later job does. So what it lacks only shrinks. Others may still start, on
-    what it does not need.
+    minutes are over (both are settings), no later job does, unless the first in line starts no later for it by the time
+    limits. So what it lacks, or the time until it starts, only shrinks. Others may start on what it does not need.
     """
 
     def __init__(self, policy: Policy, machines: list[Machine]) -> None:
@@ -56,6 +57,10 @@ class Line:
         self.kept_since: int | None = None
         #: Who was first in line before the last decision, and what it lacked.
         self.first: tuple[Task, int] | None = None
+        #: When it could start by the time limits of the jobs that run.
+        self.first_starts = math.inf
+        #: The jobs that run, and since when.
+        self.running: dict[int, tuple[int, Start]] = {}
         self.able: set[str] = set()
         self.totals: dict[int, int] = {}
         self.passed = self.passed_before = self.kept_s = self.largest_round = 0
@@ -65,6 +70,7 @@ class Line:
         if self.grass is None:
             return
         self.first = (waiting[0], self._lack(waiting[0])) if waiting else None
+        self.first_starts = self._starts_at(waiting[0]) if waiting else math.inf
         patience = self.grass.patience
         if self.head is not None and (self.count >= patience.passes or now - self.since >= patience.wait_s):
             self.kept_since = now if self.kept_since is None else self.kept_since
@@ -103,10 +109,27 @@ class Line:
             raise Unfair(f"{self.passed_before} have passed job {head.id} before room was kept for it")
         if self.first is None or self.first[0] != head or self._lack(head) <= self.first[1]:
             return
+        # Where the limits say when the first in line starts, others may use what it lacks until then.
+        if was_kept and self._starts_at(head) <= self.first_starts < math.inf:
+            return
         if starts and all(start.task.priority < head.priority for start in starts):
             raise Unfair(f"jobs of lower priority have taken what job {head.id} lacks")
         if was_kept and not any(start.task.order < head.order for start in starts):
             raise Unfair(f"later jobs have taken from what is kept for job {head.id}")
+
+    def _starts_at(self, head: Task) -> float:
+        """When a job fits on some machine, if every job uses up its limit; a job without a limit runs for ever."""
+        found = [math.inf]
+        for machine in self.machines:
+            here = [(since, start) for since, start in self.running.values() if start.machine == machine.name]
+            ends = [(since + start.task.limit, start.task.id, start) for since, start in here if start.task.limit]
+            after = machine.copy() if ends else machine
+            for end, _, start in sorted(ends, key=lambda each: each[:2]):
+                after.give(start.allocation)
+                if after.pick(head.request) is not None:
+                    found.append(end)
+                    break
+        return min(found)
 
     def _lack(self, head: Task) -> int:
         found = [lack for machine in self.machines if (lack := machine.lack(head.request)) is not None]
@@ -133,6 +156,7 @@ class Clock:
             while self.ends and self.ends[0][0] == now:
                 _, _, start = heappop(self.ends)
                 self.machines[start.machine].give(start.allocation)
+                del self.line.running[start.task.id]
                 self.policy.end(start.task, now)
             while self.coming and self.coming[-1].at == now:
                 task = self.coming.pop()
@@ -149,6 +173,7 @@ class Clock:
         for start in starts:
             self.machines[start.machine].take(start.allocation)
             heappush(self.ends, (now + start.task.run, start.task.id, start))
+            self.line.running[start.task.id] = now, start
             self.story.append((now, start))
         started = {start.task.id for start in starts}
         self.waiting = [task for task in self.waiting if task.id not in started]

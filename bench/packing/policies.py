@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from bench.packing.machines import GPU, Machine
 from bench.packing.traces import Task
-from grassq.core.model import Job, Offer, Outcome, Spec, State, WorkerInfo
+from grassq.core.job_options import STOP_GRACE_S
+from grassq.core.model import ANYWHERE, Constraints, Job, Offer, Outcome, Spec, State, WorkerInfo
 from grassq.core.names import DEFAULT_QUEUE
 from grassq.core.planner.board import Board
 from grassq.core.planner.heads import ReservationPolicy
-from grassq.core.planner.plan import plan
+from grassq.core.planner.plan import adopt, plan
 from grassq.core.resources.amounts import ONE, Allocation, Request
 from grassq.core.states import Exited, Place, Started, advance
 from grassq.core.syntax.resource_names import VRAM
@@ -51,6 +54,8 @@ class Grass:
             info = WorkerInfo(machine.name, "boot", machine.capacity, (Offer(DEFAULT_QUEUE),))
             self.board.set_worker(info, online=True, now=0.0)
         self.tasks: dict[int, Task] = {}
+        #: How many jobs used what was kept for the first in line, because they end in time.
+        self.backfilled = 0
 
     @property
     def patience(self) -> ReservationPolicy:
@@ -65,7 +70,9 @@ class Grass:
     def submit(self, task: Task, now: int) -> None:
         """Queue it."""
         self.tasks[task.id] = task
-        spec = Spec((b"true",), DEFAULT_QUEUE, task.request, b"/", b"")
+        constraints = ANYWHERE if task.limit is None else Constraints(limit_s=float(task.limit) + STOP_GRACE_S)
+        limit_s = None if task.limit is None else float(task.limit)
+        spec = Spec((b"true",), DEFAULT_QUEUE, task.request, b"/", b"", constraints=constraints, time_limit_s=limit_s)
         job = Job(id=task.id, spec=spec, state=State.QUEUED, created=float(now), priority=task.priority)
         self.board.put(job)
 
@@ -79,10 +86,12 @@ class Grass:
         """One plan."""
         made = plan(self.board, float(now))
         for job_id, placement in made.placements:
-            placed = advance(self.board.jobs[job_id], Place(placement), float(now))
-            self.board.put(placed)
-            self.board.put(advance(placed, Started(placed.attempt, PID), float(now)))
-        self.board.heads, self.board.kept = made.heads, made.kept
+            job = self.board.jobs[job_id]
+            placed = advance(job, Place(replace(placement, time_limit_s=job.spec.time_limit_s)), float(now))
+            self.board.put(placed, at=float(now))
+            self.board.put(advance(placed, Started(placed.attempt, PID), float(now)), at=float(now))
+        adopt(self.board, made)
+        self.backfilled += len(made.backfilled)
         return [Start(self.tasks[id], placement.worker, placement.allocation) for id, placement in made.placements]
 
 
@@ -258,4 +267,12 @@ POLICIES: dict[str, Callable[[list[Machine]], Policy]] = {
     "best fit": lambda machines: BestFit(),
     "hyperqueue-like": HyperQueueLike,
     "longest first": lambda machines: InOrder(key=longest_first),
+}
+
+#: The policies on traces with time limits: Grass as it is, and as it would be if it did not look at the limits.
+LIMITED_POLICIES: dict[str, Callable[[list[Machine]], Policy]] = {
+    GRASS: Grass,
+    "grass, no backfill": lambda machines: Grass(machines, ReservationPolicy(backfills=False)),
+    "first fit": lambda machines: InOrder(),
+    "strict fifo": lambda machines: InOrder(strict=True),
 }

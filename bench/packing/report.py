@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from bench.packing.clock import Figures, run
 from bench.packing.optimum import optimum
-from bench.packing.policies import GRASS, POLICIES
-from bench.packing.traces import FAMILIES, PRESETS, Family, Preset, lower_bound, small_case, trace
+from bench.packing.policies import GRASS, LIMITED_POLICIES, POLICIES
+from bench.packing.traces import FAMILIES, PRESETS, Family, Preset, lower_bound, small_case, trace, with_limits
 from bench.table import machine
 
 SEEDS = 5
@@ -66,12 +66,13 @@ class Large(NamedTuple):
     figures: dict[str, Figures]
 
 
-def large(preset: Preset, jobs: int, seeds: int) -> list[Large]:
-    """Every policy on traces of one kind."""
+def large(preset: Preset, jobs: int, seeds: int, *, limits: bool = False) -> list[Large]:
+    """Every policy on traces of one kind, with time limits or without."""
     found = []
     for seed in range(seeds):
-        tasks = trace(preset, jobs, seed)
-        figures = {name: run(tasks, preset.build(), policy(preset.build()))[0] for name, policy in POLICIES.items()}
+        tasks = with_limits(trace(preset, jobs, seed), seed) if limits else trace(preset, jobs, seed)
+        policies = LIMITED_POLICIES if limits else POLICIES
+        figures = {name: run(tasks, preset.build(), policy(preset.build()))[0] for name, policy in policies.items()}
         bound = lower_bound(tasks, preset.build()) - min(task.at for task in tasks)
         found.append(Large(seed, bound, figures))
     return found
@@ -86,7 +87,7 @@ def _small_rows(gaps: dict[str, Gap]) -> list[tuple[str, ...]]:
 
 def _large_rows(found: list[Large]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for name in POLICIES:
+    for name in found[0].figures:
         mine = [each.figures[name] for each in found]
         to_bound = statistics.fmean(each.figures[name].makespan / each.bound for each in found)
         to_best = [
@@ -112,6 +113,27 @@ def _large_rows(found: list[Large]) -> list[tuple[str, ...]]:
 
 
 SMALL_HEAD = ("POLICY", "TO OPTIMUM mean", "95th", "worst", "SHORTEST in")
+
+
+def _limited_rows(found: list[Large]) -> list[tuple[str, ...]]:
+    """Every policy by first fit and by Grass without backfill, on the same traces."""
+    rows: list[tuple[str, ...]] = []
+    for name in found[0].figures:
+        cells = [name]
+        for base in ("first fit", "grass, no backfill"):
+            pairs = [(each.figures[name], each.figures[base]) for each in found]
+            for column in ("makespan", "mean_wait", "slowdown"):
+                cells.append(f"{statistics.fmean(getattr(a, column) / getattr(b, column) for a, b in pairs):.3f}")
+        mine = [each.figures[name] for each in found]
+        cells += [f"{max(each.max_wait for each in mine)}", f"{max(each.passed for each in mine)}"]
+        rows.append((*cells, f"{statistics.fmean(each.utilisation for each in mine):.3f}"))
+    return rows
+
+
+LIMITED_HEAD = (
+    *("POLICY", "BY FIRST FIT makespan", "wait", "slowdown", "BY NO BACKFILL makespan", "wait", "slowdown"),
+    *("WAIT s max", "PASSED most", "GPU USE"),
+)
 LARGE_HEAD = (
     *("POLICY", "TO BOUND", "TO BEST", "worst", "GPU USE", "WAIT s mean", "max", "SLOWDOWN"),
     *("PASSED most", "in all", "before kept", "KEPT / longest run"),
@@ -134,7 +156,9 @@ times; nobody else does. The small cases leave priorities out. GPU USE is what w
 last end; SLOWDOWN is (wait + run) / run, a run counting as at least 10 s. PASSED: later jobs of equal or lower priority
 that started while one job was first in line: without a break, in all, and until room was kept for it; KEPT: the longest
 it waited from then on. Checked at every step: no device is overfilled; of Grass, that no job of lower priority takes
-what the first in line lacks, and after 64 passes or ten minutes no later job does.
+what the first in line lacks, and after 64 passes or ten minutes no later job does, unless the first in line starts no
+later for it by the time limits. The last tables are the same traces with limits, of which only Grass makes use: the
+ratios are means over the traces, by first fit and by Grass without backfill on the same trace.
 """
 
 
@@ -150,31 +174,41 @@ def main(argv: list[str]) -> None:
     seeds = chosen.seeds or (QUICK_SEEDS if chosen.quick else SEEDS)
     jobs = chosen.jobs or (QUICK_JOBS if chosen.quick else JOBS)
     cases = chosen.cases or (QUICK_CASES if chosen.quick else CASES)
-    gaps, traces = {}, {}
+    gaps, traces, limited = {}, {}, {}
     for family in FAMILIES:
         gaps[family.name] = small(family, cases)
         _print(f"{family.name}: {cases} cases of 4 to 7 jobs", SMALL_HEAD, _small_rows(gaps[family.name]))
     for preset in PRESETS:
         traces[preset.name] = large(preset, jobs, seeds)
         _print(f"{preset.name}: {seeds} traces of {jobs} jobs", LARGE_HEAD, _large_rows(traces[preset.name]))
+        limited[preset.name] = large(preset, jobs, seeds, limits=True)
+        title = f"{preset.name}: {seeds} traces of {jobs} jobs, 9 of 10 with a time limit"
+        _print(title, LIMITED_HEAD, _limited_rows(limited[preset.name]))
     print(NOTES.strip())
     if chosen.json:
-        document = {"machine": machine(), "cases": cases, "jobs": jobs, **_document(gaps, traces)}
+        document = {"machine": machine(), "cases": cases, "jobs": jobs, **_document(gaps, traces, limited)}
         Path(chosen.json).write_text(json.dumps(document, indent=2) + "\n")
 
 
-def _document(gaps: dict[str, dict[str, Gap]], traces: dict[str, list[Large]]) -> dict[str, object]:
+def _document(
+    gaps: dict[str, dict[str, Gap]], traces: dict[str, list[Large]], limited: dict[str, list[Large]]
+) -> dict[str, object]:
     return {
         "small": {family: {name: gap._asdict() for name, gap in policies.items()} for family, policies in gaps.items()},
-        "large": {
-            preset: [
-                {
-                    "seed": each.seed,
-                    "bound": each.bound,
-                    "policies": {name: figures._asdict() for name, figures in each.figures.items()},
-                }
-                for each in found
-            ]
-            for preset, found in traces.items()
-        },
+        "large": _traces_document(traces),
+        "limited": _traces_document(limited),
+    }
+
+
+def _traces_document(traces: dict[str, list[Large]]) -> dict[str, object]:
+    return {
+        preset: [
+            {
+                "seed": each.seed,
+                "bound": each.bound,
+                "policies": {name: figures._asdict() for name, figures in each.figures.items()},
+            }
+            for each in found
+        ]
+        for preset, found in traces.items()
     }

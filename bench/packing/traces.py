@@ -42,6 +42,10 @@ SIGMA = 1.0
 TAIL = 0.03
 TAIL_SHAPE = 1.2
 LONGEST = 40
+#: The share of jobs that name a limit: the run time and a log-normal margin of it, or the next round number.
+LIMITED = 0.9
+MARGIN_SIGMA = 0.7
+ROUND_LIMITS = [60 * n for n in (1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 720, 1440, 2880)]
 
 
 class Task(NamedTuple):
@@ -52,6 +56,8 @@ class Task(NamedTuple):
     run: int
     request: Request
     priority: int = NEUTRAL_PRIORITY
+    #: The time limit that the job names, and never reaches.
+    limit: int | None = None
 
     @property
     def order(self) -> tuple[int, int]:
@@ -126,6 +132,17 @@ def trace(preset: Preset, count: int, seed: int) -> list[Task]:
     times = sorted(int(random.uniform(0, span)) for _ in bodies)
     each = [(at, *job) for at, group in zip(times, bodies, strict=True) for job in group]
     return [Task(i, at, run, request, priority) for i, (at, request, run, priority) in enumerate(each, 1)]
+
+
+def with_limits(tasks: list[Task], seed: int) -> list[Task]:
+    """The same jobs, most of them with a time limit: a round number that is often far above the run time."""
+    random = Random(f"limits {seed}")
+    found = []
+    for task in tasks:
+        margin = 1 + random.lognormvariate(0, MARGIN_SIGMA)
+        limit = next((each for each in ROUND_LIMITS if each >= task.run * margin), task.run * 2)
+        found.append(task._replace(limit=limit if random.random() < LIMITED else None))
+    return found
 
 
 def _run_time(random: Random, median: float, usual: int) -> int:

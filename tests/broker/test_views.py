@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from time import localtime, strftime
 from typing import Any
 
+from msgspec.structs import replace
 from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
-from tests.builders import a_worker, an_offer, detecting
+from tests.builders import a_placement, a_worker, an_offer, detecting
 
 from grassq.broker import service, views
-from grassq.core.model import Outcome
-from grassq.core.states import Exited, Lost
+from grassq.core.job_options import STOP_GRACE_S
+from grassq.core.model import Constraints, Outcome, State
+from grassq.core.planner.heads import ReservationPolicy
+from grassq.core.planner.limits.groups import GroupLimit
+from grassq.core.planner.limits.known_starts import STARTS_WITHIN_S
+from grassq.core.resources.amounts import ONE
+from grassq.core.states import Exited, Lost, Place, Release
 
 JOB_KEYS = {
     *("id", "name", "queue", "state", "reason", "command", "shell", "request", "allocation", "worker", "attempt"),
@@ -135,3 +142,31 @@ def test_a_worker_that_still_looks_for_devices_says_so() -> None:
     fixture.submit(a_draft(gpu=1))
     assert _show(fixture)["workers"][0]["detecting"] is True
     assert _show(fixture, "1")["jobs"][0]["state"] == "queued"
+
+
+def test_why_says_when_the_job_that_keeps_room_starts_at_the_latest_and_which_limit_a_job_waits_for() -> None:
+    fixture = DeciderFixture(a_worker(gpu=2), patience=ReservationPolicy(0, 0.0))
+    fixture.submit(a_draft(gpu=1, hold=True))
+    where = replace(a_placement("w", {"gpu": {"0": ONE}}), time_limit_s=3600.0)
+    fixture.do(lambda batch: batch.move(batch.move(fixture.job(1), Release()), Place(where)))
+    board = fixture.decider.board
+    assert board.times.placed == {(1, 1): fixture.clock.mono()}
+    fixture.submit(a_draft(gpu=2))
+    fixture.submit(a_draft(gpu=1))
+    at = strftime("%H:%M", localtime(fixture.clock.wall() + STARTS_WITHIN_S + 3600 + STOP_GRACE_S + 60))
+    told = f"(gpu is free but kept for job 2, which has waited longer and starts by {at} at the latest)"
+    assert told in _why(fixture, "3")["text"]
+    # A job that ends in time is not kept from starting.
+    fixture.submit(a_draft(gpu=1, constraints=Constraints(limit_s=60.0, groups=("project:p",))))
+    assert fixture.job(4).state is State.PLACED and board.times.backfilled == {(4, 1)}
+    board.set_group_limit("project:p", GroupLimit(jobs=1))
+    fixture.submit(a_draft(gpu=1, constraints=Constraints(groups=("project:p",))))
+    assert _why(fixture, "5")["text"].splitlines() == [
+        "job 5 (gpu 1, queue default) waits for the limit of a group:",
+        "  limit project:p jobs=1: 1 of its jobs have started; held by job 4",
+    ]
+    # What was known of attempts stays known when the board is read again, and not when the broker begins again.
+    fixture.decider.reload()
+    assert fixture.decider.board.times.placed.keys() == {(1, 1), (4, 1)}
+    fixture.restart()
+    assert fixture.decider.board.times.placed == {}

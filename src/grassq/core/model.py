@@ -107,9 +107,9 @@ class Constraints(Struct, frozen=True):
     files: Literal[True] | UnsetType = UNSET
     #: Set for a job with `--wrap`: a worker of an earlier release would run its command without the wrapper.
     wraps: Literal[True] | UnsetType = UNSET
-    #: The time limit that the job names, and its grace: the planner lets a job pass that has ended in time.
+    #: The time limit that the job names.
     limit_s: float | UnsetType = UNSET
-    #: The same with the grace: an attempt has ended by then.
+    #: The same with the grace: an attempt has ended by then, so the planner may let the job pass where it ends in time.
     lasts_s: float | UnsetType = UNSET
     #: The groups of the job that may have a limit, sorted: `project:P`, `tag:k=v`, `sweep:12`.
     groups: tuple[str, ...] | UnsetType = UNSET

@@ -32,7 +32,7 @@ FORKS_MAX = 3
 
 def limited(job: Job, limit_s: float | None, *, files: bool = False) -> Job:
     """A job with a time limit, as a submission makes it."""
-    constraints = Constraints(limit_s=UNSET if limit_s is None else limit_s + GRACE_S, files=True if files else UNSET)
+    constraints = Constraints(lasts_s=UNSET if limit_s is None else limit_s + GRACE_S, files=True if files else UNSET)
     return replace(job, spec=replace(job.spec, constraints=constraints, time_limit_s=limit_s, grace_s=GRACE_S))
 
 

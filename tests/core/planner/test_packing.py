@@ -11,7 +11,7 @@ from bench.packing.clock import Unfair, run
 from bench.packing.machines import Overfilled
 from bench.packing.optimum import optimum
 from bench.packing.policies import POLICIES, Grass, InOrder, Start, longest_first
-from bench.packing.traces import FAMILIES, PRESETS, Family, Preset, Task, a_machine, small_case, trace
+from bench.packing.traces import FAMILIES, PRESETS, Family, Preset, Task, a_machine, small_case, trace, with_limits
 from tests.builders import Amount, a_request
 
 from grassq.core.job_options import NEUTRAL_PRIORITY
@@ -82,6 +82,16 @@ def test_a_planner_that_keeps_no_room_is_found_out() -> None:
     preset = PRESETS[0]
     with pytest.raises(Unfair, match="have taken from what is kept"):
         run(trace(preset, MIDDLE, seed=1), preset.build(), Forgetful(preset.build(), ENDLESS))
+
+
+def test_with_time_limits_jobs_pass_and_the_first_in_line_starts_no_later_by_the_limits() -> None:
+    """`run` looks at every start: by the limits of the jobs that run, the first in line never starts later."""
+    preset = PRESETS[0]
+    tasks = with_limits(trace(preset, MIDDLE // 2, seed=1), 1)
+    grass = Grass(preset.build())
+    figures, _ = run(tasks, preset.build(), grass)
+    before, _ = run(tasks, preset.build(), Grass(preset.build(), ReservationPolicy(backfills=False)))
+    assert grass.backfilled > 0 and figures.mean_wait < before.mean_wait
 
 
 def test_a_planner_that_overfills_a_device_is_found_out() -> None:

@@ -84,8 +84,7 @@ class Board:
         self._near_max = near_max
         #: The queued jobs of each queue by constraints and names of resources, and the positions of all queued jobs.
         self._request_classes: dict[str, dict[tuple[Constraints, tuple[str, ...]], RequestClass]] = {}
-        self._line = SortedOrders()
-        self.ranks = Ranks()
+        self._line, self.ranks = SortedOrders(), Ranks()
         #: The jobs that wait for their queue, by shape, and the reason of each shape.
         self.blocked: dict[Shape, SortedOrders] = {}
         self.reasons: dict[Shape, str] = {}
@@ -106,7 +105,6 @@ class Board:
         #: The jobs for which the last plan kept room, by id.
         self.kept: dict[int, Kept] = {}
         self.times, self.groups = AttemptTimes(), Groups()
-        #: By group: the most that its jobs hold at once; `set_group_limit` changes it.
         self.group_limits = self.groups.limits
 
     def put(self, job: Job, before: Job | None = None, at: float | None = None) -> None:
@@ -290,7 +288,7 @@ class Board:
 
     def _count(self, job: Job, *, taking: bool, in_groups: bool = True) -> None:
         assert job.placement is not None
-        if in_groups and self.group_limits:
+        if in_groups and self.groups.limits:
             self.groups.count(job, taking=taking)
         worker = self.workers.get(job.placement.worker)
         if worker is None:

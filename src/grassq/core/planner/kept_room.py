@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct
-
 from grassq.core.model import Job, State, priority_in
 from grassq.core.planner.board import Board
 from grassq.core.planner.heads import is_ripe
@@ -49,14 +47,6 @@ KEPT_MAX = 64
 Steps = list[tuple[int, ReservedAmounts | None]]
 
 
-class FoundRoom(Struct, frozen=True):
-    """What a job that starts gets."""
-
-    allocation: Allocation
-    #: Some of it is kept for a head that could not start before the job has ended.
-    is_backfill: bool = False
-
-
 class KeptRoom:
     """The reservations of one plan. They grow as the plan reaches lower priorities."""
 
@@ -66,7 +56,7 @@ class KeptRoom:
         self.groups = GroupRoom(board)
         self._board = board
         self._now = now
-        #: What is free now, and what would be without backfilled jobs: these change nothing of what is kept where.
+        #: What is free now, and what would be without backfilled jobs.
         self._overlay = overlay
         self._unhindered = _without_backfilled(board, overlay)
         #: By position and worker: when a ripe head starts there.
@@ -83,8 +73,8 @@ class KeptRoom:
         self._chosen: dict[int, Reservation] = {}
         self._taken: dict[int, tuple[WorkerState, str, Allocation]] = {}
         #: What is free at a worker for a queue beside what is kept, and what a request lacks there.
-        self._views: dict[tuple[str, str], FreeView] = {}
-        self._lacks: dict[tuple[str, str, object], tuple[int, ReservedAmounts]] = {}
+        self._views: dict[tuple[str, str, bool], FreeView] = {}
+        self._lacks: dict[tuple[str, str, bool, object], tuple[int, ReservedAmounts]] = {}
         #: The heads that keep room from equals too, first in line first.
         self.ripe_heads = sorted(
             (
@@ -112,13 +102,15 @@ class KeptRoom:
             self._keep_for_heads(self._ripe_heads_at(self._reached))
         return {each.worker for each in self.reservations[known:]} | {name for name, _ in self._closed.keys() - closed}
 
-    def note_start(self, order: int, worker: WorkerState, queue: str, found: FoundRoom) -> None:
+    def note_start(
+        self, order: int, worker: WorkerState, queue: str, allocation: Allocation, *, is_backfill: bool
+    ) -> None:
         """Note that a job starts; what a ripe head kept still goes to no equal in this plan, as if it were waiting."""
-        if found.is_backfill and self._unhindered is self._overlay:
+        if is_backfill and self._unhindered is self._overlay:
             self._unhindered = self._overlay.copy()
-        elif not found.is_backfill and self._unhindered is not self._overlay:
-            self._unhindered.take(worker, queue, found.allocation)
-        self._overlay.take(worker, queue, found.allocation)
+        elif not is_backfill and self._unhindered is not self._overlay:
+            self._unhindered.take(worker, queue, allocation)
+        self._overlay.take(worker, queue, allocation)
         self._has_starts = True
         self._let_go(order)
 
@@ -207,16 +199,18 @@ class KeptRoom:
 
     def _keep_for(self, job: WaitingJob, workers: Iterable[WorkerState], *, is_ripe: bool) -> str | None:
         """Keep room for a job on that of these workers where it lacks least; return the worker's name."""
-        options = [(self._lack(job, worker), worker) for worker in workers]
+        # Jobs that use the room of a ripe head do not make it choose another worker: there it would wait anew.
+        free = self._unhindered if is_ripe else self._overlay
+        options = [(self._lack(job, worker, free)[0], worker.info.name, worker) for worker in workers]
         if not options:
             return None
-        (_, reserved), worker = min(options, key=lambda option: (option[0][0], option[1].info.name))
-        name = worker.info.name
+        _, name, worker = min(options, key=lambda option: option[:2])
+        reserved = self._lack(job, worker, self._overlay)[1]
         start = self._start_of(job, worker) if is_ripe and self._board.patience.backfills else None
         if start is not None:
             self._starts[job.order, name] = start
             reserved = reserved_of(start.allocation, worker.free_view(job.queue))
-        limited = is_limited(job.request, self._unhindered.free_view(worker, job.queue).offer, worker.machine)
+        limited = is_limited(job.request, free.free_view(worker, job.queue).offer, worker.machine)
         chosen = self._chosen[job.order] = Reservation(job.order, job.queue, name, reserved, is_ripe, limited)
         if chosen not in self.reservations:
             self.reservations.append(chosen)
@@ -235,12 +229,12 @@ class KeptRoom:
         view.reserved = joined(others, job.queue)
         return known_start(self._board, worker, job.queue, job.request, view, self._now)
 
-    def _lack(self, job: WaitingJob, worker: WorkerState) -> tuple[int, ReservedAmounts]:
+    def _lack(self, job: WaitingJob, worker: WorkerState, free: Overlay) -> tuple[int, ReservedAmounts]:
         """Return how much a job lacks on a worker beside what is kept there, and what it would keep."""
-        at = (worker.info.name, job.queue)
+        at = (worker.info.name, job.queue, free is self._overlay)
         if (*at, job.request) not in self._lacks:
             if at not in self._views:
-                view = self._views[at] = self._unhindered.free_view(worker, job.queue)
+                view = self._views[at] = free.free_view(worker, job.queue)
                 view.reserved = joined([each for each in self._chosen.values() if each.worker == at[0]], job.queue)
             self._lacks[*at, job.request] = keep(job.request, self._views[at])
         return self._lacks[*at, job.request]

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from grassq.core.model import AttemptId, Job
 from grassq.core.planner.board import Board
-from grassq.core.planner.kept_room import FoundRoom, KeptRoom, Steps
+from grassq.core.planner.kept_room import KeptRoom, Steps
 from grassq.core.planner.limits.groups import names_in
 from grassq.core.planner.limits.known_starts import lasts_s
 from grassq.core.planner.overlay import Overlay
-from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of
+from grassq.core.planner.request_classes import RequestClass, amounts_of
 from grassq.core.planner.reservations import NOBODY, joined
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
@@ -28,13 +28,14 @@ from grassq.core.resources.fit import Shortage, fit, most
 
 
 class PlannedStart(Struct, frozen=True):
-    """A job that starts: its queue position, worker and allocation, and its shape."""
+    """A job that starts: its queue position, worker and allocation, and where its shape is found."""
 
     order: int
     worker: WorkerState
     queue: str
     allocation: Allocation
-    shape: Shape
+    request_class: RequestClass
+    key: int
     #: The job uses what is kept for a head that could not start before the job has ended.
     is_backfill: bool = False
     #: The attempt whose devices a prefetched attempt takes over.
@@ -56,7 +57,11 @@ class _Candidate(Struct, eq=False):
     request_class: RequestClass
     order: int = NOBODY
     key: int = -1
-    found: FoundRoom = FoundRoom({})
+    allocation: Allocation = {}
+    is_backfill: bool = False
+    #: The seconds after which its jobs have ended for certain, and whether a group of its jobs has a limit.
+    lasts_s: float | None = None
+    is_limited: bool = False
 
 
 class Scan:
@@ -75,9 +80,11 @@ class Scan:
         #: The ripe heads; the last one comes first.
         self._heads = self.room.ripe_heads[::-1]
         self._candidates = [
-            _Candidate(worker, request_class)
+            _Candidate(worker, request_class, lasts_s=lasts, is_limited=is_limited)
             for request_class in board.request_classes()
             if request_class.count and not board.is_paused(request_class.queue)
+            for lasts in (lasts_s(request_class.constraints),)
+            for is_limited in (bool(self.room.groups.limited(request_class.constraints)),)
             for worker in board.takers(request_class.queue, request_class.constraints)
         ]
         #: Candidates by queue position; an entry whose position is outdated is skipped.
@@ -155,7 +162,7 @@ class Scan:
                     return start
             elif front is not None:
                 heappop(self._shown)
-                return self._take(front.worker, front.request_class, front.key, front.order, front.found)
+                return self._take(front)
 
     def _front(self) -> _Candidate | None:
         """Return the candidate with the first queue position; of equals the first worker's."""
@@ -183,15 +190,17 @@ class Scan:
         found = first_worker_that_fits(job, self._board, self.overlay, self.room)
         if found is None:
             return None
-        return self._take(found[0], request_class, key, job.order, FoundRoom(found[1]))
+        return self._take(_Candidate(found[0], request_class, job.order, key, found[1]))
 
-    def _take(
-        self, worker: WorkerState, request_class: RequestClass, key: int, order: int, found: FoundRoom
-    ) -> PlannedStart:
-        queue, request, constraints = request_class.queue, request_class.request(key), request_class.constraints
-        self.room.note_start(order, worker, queue, found)
+    def _take(self, found: _Candidate) -> PlannedStart:
+        worker, request_class, order, key = found.worker, found.request_class, found.order, found.key
+        queue, groups = request_class.queue, self.room.groups
+        start = PlannedStart(order, worker, queue, found.allocation, request_class, key, found.is_backfill)
+        self.room.note_start(order, worker, queue, start.allocation, is_backfill=start.is_backfill)
         self._passed[id(request_class), key] = (request_class, request_class.pass_first(key, order))
-        limited = self.room.groups.take(constraints, order, request)
+        limited = groups.limited(request_class.constraints)
+        if limited:
+            groups.take(limited, order, request_class.request(key))
         for number, candidate in enumerate(self._candidates):
             if (
                 candidate.worker is worker
@@ -199,7 +208,7 @@ class Scan:
                 or (limited and not {*limited}.isdisjoint(names_in(candidate.request_class.constraints)))
             ):
                 self._look(number)
-        return PlannedStart(order, worker, queue, found.allocation, (queue, request, constraints), found.is_backfill)
+        return start
 
     def _note_kept(self, workers: Collection[str]) -> None:
         """Look up the candidates at these workers, where more is kept; a candidate without a job gets none by that."""
@@ -211,11 +220,10 @@ class Scan:
     def _look(self, number: int) -> None:
         candidate = self._candidates[number]
         candidate.order = NOBODY
-        lasts = lasts_s(candidate.request_class.constraints) if self._may_backfill else None
         self._look_within(candidate, None)
-        if lasts is not None:
+        if candidate.lasts_s is not None and self._may_backfill:
             # Only a job that finds no other room uses what is kept.
-            self._look_within(candidate, lasts)
+            self._look_within(candidate, candidate.lasts_s)
         if candidate.order != NOBODY:
             heappush(self._shown, (candidate.order, candidate.worker.info.name, number))
 
@@ -228,13 +236,17 @@ class Scan:
             free_view = self.overlay.free_view(worker, request_class.queue)
             free_view.reserved = reserved
             at_most = [most(name, free_view) for name in request_class.names]
-            for order, key in self.room.groups.fitting(request_class, at_most):
+            groups = self.room.groups
+            fits = (
+                groups.fitting(request_class, at_most) if candidate.is_limited else request_class.index.fitting(at_most)
+            )
+            for order, key in fits:
                 if order >= upto or order >= end:
                     break
                 found = fit(request_class.request(key), free_view)
                 if not isinstance(found, Shortage):
                     candidate.order, candidate.key = order, key
-                    candidate.found = FoundRoom(found, is_backfill=lasts is not None)
+                    candidate.allocation, candidate.is_backfill = found, lasts is not None
                     return
 
     def _steps_at(self, worker: WorkerState, queue: str, lasts: float | None) -> Steps:
@@ -245,15 +257,15 @@ class Scan:
 
     def _takes_over(self, start: PlannedStart, tail: Job) -> bool:
         """Tell whether a job that starts gets the devices of another, and holds as much of the limits of its groups."""
-        where, (_, request, constraints) = tail.placement, start.shape
+        where = tail.placement
         assert where is not None
         mine = (start.worker.info.name, start.queue, start.allocation)
         if mine != (where.worker, tail.spec.queue, where.allocation):
             return False
-        limited = self.room.groups.limited
-        if limited(constraints) != limited(tail.spec.constraints):
+        limited = self.room.groups.limited(start.request_class.constraints)
+        if limited != self.room.groups.limited(tail.spec.constraints):
             return False
-        return not limited(constraints) or request == tail.spec.request
+        return not limited or start.request_class.request(start.key) == tail.spec.request
 
 
 def first_worker_that_fits(

@@ -5,4 +5,7 @@
 (ADR 040).
 
 Pure, like all of `core`; imports `core` only. Used by the other files of the planner.
+
+When the broker restarts, the times of older attempts are not known: no job relies on their time limits any more. What
+groups hold is counted anew from the jobs.
 """

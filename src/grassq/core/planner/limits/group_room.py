@@ -42,7 +42,7 @@ class GroupRoom:
 
     def limited(self, constraints: Constraints) -> tuple[str, ...]:
         """Return the groups of a job that have a limit."""
-        return self._board.groups.limited(constraints)
+        return self._board.groups.limited(constraints) if self._limits else ()
 
     def fitting(self, request_class: RequestClass, most: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Iterate over the jobs of a class that ask for no more than `most` and than its groups may have, in order."""
@@ -67,15 +67,13 @@ class GroupRoom:
         names = self.limited(constraints)
         return not names or self._holds(names, order, request)
 
-    def take(self, constraints: Constraints, order: int, request: Request) -> tuple[str, ...]:
-        """Count a job that starts; return its groups that have a limit."""
-        names = self.limited(constraints)
+    def take(self, names: Sequence[str], order: int, request: Request) -> None:
+        """Count a job of groups with a limit that starts."""
         for name in names:
             self._use[name].add(request, 1)
             first = self._firsts.get(name)
             if first is not None and first.order == order:
                 del self._firsts[name]
-        return names
 
     def give(self, job: Job) -> None:
         """Count a job as if it had ended."""
