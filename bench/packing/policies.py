@@ -70,7 +70,7 @@ class Grass:
     def submit(self, task: Task, now: int) -> None:
         """Queue it."""
         self.tasks[task.id] = task
-        constraints = ANYWHERE if task.limit is None else Constraints(limit_s=float(task.limit) + STOP_GRACE_S)
+        constraints = ANYWHERE if task.limit is None else Constraints(lasts_s=float(task.limit) + STOP_GRACE_S)
         limit_s = None if task.limit is None else float(task.limit)
         spec = Spec((b"true",), DEFAULT_QUEUE, task.request, b"/", b"", constraints=constraints, time_limit_s=limit_s)
         job = Job(id=task.id, spec=spec, state=State.QUEUED, created=float(now), priority=task.priority)
