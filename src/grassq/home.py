@@ -29,6 +29,9 @@ JOINED_NAME = "joined"
 BROKER_LIMIT = 4096
 #: In place of an address: this machine's own queue, or the broker's if the machine is only a worker.
 LOCAL = "local"
+#: The file of a working tree that names its project, how many directories up it is looked for, and its most bytes.
+TREE_FILE = "grass.toml"
+TREE_DEPTH, TREE_FILE_MAX = 64, 64 << 10
 MOUNTINFO = "/proc/self/mountinfo"
 #: Bytes of the mount table read at most; machines with thousands of container mounts stay below.
 MOUNTINFO_LIMIT = 16 << 20
@@ -159,6 +162,57 @@ def working_directory() -> bytes:
 def project() -> str:
     """Return the project that this process's environment names; "" if it names none."""
     return os.environ.get("GRASS_PROJECT", "")
+
+
+def tree_project(directory: bytes | None = None) -> str:
+    """Return the project that `grass.toml` of the working tree names; "" if there is none, or $GRASS_PROJECT is set.
+
+    The nearest such file counts, from the directory up to the user's home directory or the root. The file in the home
+    of Grass has settings, and a file of another user decides nothing: anyone can put one into /tmp.
+    """
+    if os.environ.get("GRASS_PROJECT"):
+        return ""
+    place = os.fsdecode(working_directory() if directory is None else directory)
+    top = os.environ.get("HOME", "")
+    for _ in range(TREE_DEPTH):
+        path = place.rstrip("/") + "/" + TREE_FILE
+        try:
+            found = os.lstat(path)
+        except OSError:
+            found = None
+        if found is not None and found.st_uid in (0, os.geteuid()) and place != current():
+            return _tree_file_project(path)
+        if place in (top, "/"):
+            return ""
+        place = os.path.dirname(place)
+    return ""
+
+
+def _tree_file_project(path: str) -> str:
+    """Return the project in a `grass.toml` of a working tree; raise BadInput if the file has anything else."""
+    import tomllib  # only where there is a file: it takes longer to load than all else
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()):
+                return ""
+            raw = os.read(descriptor, TREE_FILE_MAX + 1)
+        finally:
+            os.close(descriptor)
+        if len(raw) > TREE_FILE_MAX:
+            raise BadInput(f"{path} is longer than {TREE_FILE_MAX:,} bytes; it has one key: project")
+        values = tomllib.loads(raw.decode())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
+    for key in values:
+        if key != "project":
+            raise BadInput(f"{path} has the key {key[:80]!r}; in a working tree this file has one key: project")
+    project = values.get("project", "")
+    if not isinstance(project, str) or not project.isprintable():
+        raise BadInput(f"{path}: project is a name in quotes, not {str(project)[:80]!r}")
+    return project
 
 
 def environment_text() -> Mapping[str, str]:

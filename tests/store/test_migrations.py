@@ -84,15 +84,19 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
         ("job", "token"),
         ("job", "rank"),
         ("job", "project"),
+        ("job", "unique_key"),
         ("token", "priority_max"),
         ("token", "page_of"),
         ("standing", "offered"),
         ("pause", "pauser"),
     )
-    later = [f"drop index {name}" for name in ("job_token", "job_rank", "job_project", "job_project_name")]
+    later = [
+        f"drop index {name}" for name in ("job_token", "job_rank", "job_project", "job_project_name", "job_unique")
+    ]
     later += [f"alter table {table} drop column {column}" for table, column in columns]
-    tables = [f"drop table {table}" for table in ("template", "removal", "prediction", "untold", "dependency")]
-    set_back(url, 3, *later, *tables)
+    tables = ("template", "removal", "prediction", "untold", "dependency", "tag", "group_limit")
+    later += [f"drop table {table}" for table in tables]
+    set_back(url, 3, *later)
     assert opened(url).jobs(parse("all"), MANY) == before
 
 

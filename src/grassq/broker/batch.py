@@ -88,6 +88,8 @@ class Batch(Struct):
     changed: list[JobChange] = field(default_factory=list)
     #: Jobs that have ended in this batch, and whose ends matter to others: `dependents.settle` goes on from there.
     ended: list[Job] = field(default_factory=list)
+    #: The new jobs of this batch that have a unique key, by the key.
+    unique: dict[str, int] = field(default_factory=dict)
     #: What tokens use with the new jobs of this batch; tokens that submitted nothing in it are left out.
     used: dict[str, TokenUsage] = field(default_factory=dict)
 
@@ -98,6 +100,12 @@ class Batch(Struct):
         self.changes.inserted.update({job.id: job for job in jobs})
         self.board.put_new(jobs)
         self._note_ranges(jobs, "submitted")
+        self.unique.update({job.unique_key: job.id for job in jobs if job.unique_key is not None})
+
+    def live_with(self, key: str) -> Job | None:
+        """Return the unfinished job that has a unique key, as `Job.unique_key` has it; None if there is none."""
+        found = (self.alive(id_) for id_ in (self.unique.get(key), self.store.unique_job(key)) if id_ is not None)
+        return next((job for job in found if job is not None), None)
 
     def usage(self, token: str) -> TokenUsage:
         """Return what a token uses, new jobs of this batch included; jobs that end in this batch still count."""

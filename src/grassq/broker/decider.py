@@ -135,6 +135,8 @@ class Decider:
         self.board.unreconciled = set(loaded.unreconciled)
         self.board.is_unsure_of_ids = self._recovery.is_unsure_of_ids
         self.board.templates = dict(loaded.templates)
+        for name, limit in loaded.group_limits.items():
+            self.board.set_group_limit(name, limit)
         self.board.ended_tokens = {token.id for token in self._store.tokens() if is_revoked(token)}
         self.board.lost_jobs = loaded.lost_jobs
         self.board.awaited = (self._awaited & {info.name for info in loaded.workers}) - self._recovery.state.spoken

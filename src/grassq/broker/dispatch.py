@@ -82,8 +82,9 @@ class Dispatch:
         env = self._environment(job.spec.env_digest)
         # Notices are sent by the broker alone, and a target may hold a secret.
         spec = job.spec
-        if spec.notify or spec.parameters or spec.dependencies:
-            spec = replace(spec, notify=(), parameters=(), dependencies=())
+        spec = job.spec
+        if spec.notify or spec.parameters or spec.dependencies or spec.tags or spec.unique is not None:
+            spec = replace(spec, notify=(), parameters=(), dependencies=(), tags=(), unique=None)
         return Start(job.id, job.attempt, spec, where, env, job.name, job.rerun_of)
 
 

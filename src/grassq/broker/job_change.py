@@ -8,6 +8,8 @@ from itertools import groupby
 from msgspec import Struct
 
 from grassq.core.model import FINAL, Job, Outcome, Placement, State
+from grassq.core.names import Tags
+from grassq.core.query.selecting import JobTraits
 
 
 class JobChange(Struct, frozen=True, gc=False):
@@ -35,6 +37,9 @@ class JobChange(Struct, frozen=True, gc=False):
     error: str | None
     split: bool
     project: str | None = None
+    tags: Tags = ()
+    #: When the job ended, or else when it was submitted.
+    since: float = 0.0
 
     @property
     def has_ended(self) -> bool:
@@ -63,13 +68,23 @@ def change_of(job: Job, seq: int, at: float, event: str = "", detail: str = "", 
         job.error,
         job.spec.split,
         job.spec.project,
+        job.spec.tags,
+        job.created if job.finished is None else job.finished,
+    )
+
+
+def traits_in(change: JobChange) -> JobTraits:
+    """Return what a selector can ask of the jobs of a change, except for their token."""
+    ids = change.job, change.last
+    return JobTraits(
+        *ids, change.state.value, change.queue, change.name, change.project, change.tags, None, change.since
     )
 
 
 def _alike(numbered: tuple[int, Job]) -> tuple[object, ...]:
     """Return what the jobs of one range have in common, given a job and its place in the sequence."""
     place, job = numbered
-    return job.id - place, job.spec.queue, job.spec.project, job.name, job.state
+    return job.id - place, job.spec.queue, job.spec.project, job.spec.tags, job.name, job.state
 
 
 def ranges_of(jobs: Sequence[Job]) -> list[tuple[Job, int]]:

@@ -16,14 +16,20 @@ from grassq.core.syntax.numbers import id_ranges
 from grassq.core.syntax.options import closest
 from grassq.core.syntax.selectors import (
     AllJobs,
+    AllOf,
+    AnyOf,
     ByIds,
     ByName,
     ByProject,
     ByQueue,
+    BySweep,
+    ByTag,
     ByToken,
     ByWord,
     LastJob,
+    Part,
     Selector,
+    Since,
 )
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import NotFound, Refused
@@ -163,12 +169,19 @@ def _read_source(
     meant = source.meant
     stored, after = batch.store.page(meant, source.after, reading.upto, limit)
     jobs = [batch.current(job) for job in stored if job.id not in batch.changes.removed]
-    if reading.live and not is_named(meant) and not isinstance(source.typed, InState):
+    if reading.live and not is_named(meant) and not _names_ended(source.typed):
         jobs = [job for job in jobs if _counts(job, source)]
     if reading.visible_to is not None:
         jobs = _visible(jobs, reading.visible_to, is_named(meant))
-    cost = 1 + len(stored) + _cost(meant, stored, after - source.after)
+    cost = 1 + _looked_at(meant, stored, limit) + _cost(meant, stored, after - source.after)
     return replace(source, after=after, found=source.found or bool(jobs)), jobs, cost
+
+
+def _looked_at(selector: Selector, jobs: list[Job], limit: int) -> int:
+    """Return how many jobs were read at most for a page with these jobs."""
+    if isinstance(selector, AnyOf):
+        return limit * len(selector.parts)
+    return limit if isinstance(selector, AllOf) else len(jobs)
 
 
 def _cost(selector: Selector, jobs: list[Job], looked_at: int) -> int:
@@ -176,7 +189,7 @@ def _cost(selector: Selector, jobs: list[Job], looked_at: int) -> int:
     cost = sum(len(word) for job in jobs for word in job.spec.command) // BYTES_PER_JOB
     if isinstance(selector, LastJob):
         cost += selector.back // COUNTED_PER_JOB
-    elif isinstance(selector, InState) and State.SUCCEEDED.value in selector.names:
+    elif isinstance(selector, Since) or (isinstance(selector, InState) and State.SUCCEEDED.value in selector.names):
         cost += looked_at // LOOKED_AT_PER_JOB
     return cost
 
@@ -199,8 +212,18 @@ def _meant_live(batch: Batch, source: SelectorState) -> SelectorState:
         case ByProject(name):
             last = batch.store.scan(JobScan(project=name, descending=True), 1)
             return replace(source, meant=meant, ended_of=last[0].created if last else None)
+        case ByTag(key, value):
+            newest = batch.store.last_tagged(key, value)
+            return replace(source, meant=meant, ended_of=newest.created if newest is not None else None)
         case _:
             return replace(source, meant=meant)
+
+
+def _names_ended(selector: Selector) -> bool:
+    """Tell whether a selector means jobs that have ended too, also to a command that waits."""
+    if isinstance(selector, AllOf | AnyOf):
+        return any(map(_names_ended, selector.parts))
+    return isinstance(selector, InState | BySweep)
 
 
 def _counts(job: Job, source: SelectorState) -> bool:
@@ -244,13 +267,43 @@ def by_ids(ids: Iterable[int]) -> list[Selector]:
 
 
 def resolve(batch: Batch, selector: Selector) -> Selector:
-    """Return what a selector means: a bare word is the queue of that name, unless only jobs of that name exist."""
-    if not isinstance(selector, ByWord):
-        return selector
-    queue, name = ByQueue(selector.text), ByName(selector.text)
+    """Return what a selector means: a bare word is the queue of that name, unless only jobs of that name exist.
+
+    A time counts from now. The parts that must all hold are put in order: the one with the fewest jobs is read.
+    """
+    match selector:
+        case AllOf(parts):
+            return AllOf(batch.store.fewest_first([_fixed(batch, part) for part in parts]))
+        case AnyOf(parts):
+            return AnyOf(tuple([_alternative(batch, part) for part in parts]))
+        case Since(seconds, None):
+            return Since(seconds, batch.now - seconds)
+        case ByWord(text):
+            return _queue_or_name(batch, text)
+        case _:
+            return selector
+
+
+def _alternative(batch: Batch, part: Part | AllOf) -> Part | AllOf:
+    if isinstance(part, AllOf):
+        return AllOf(batch.store.fewest_first([_fixed(batch, each) for each in part.parts]))
+    return _fixed(batch, part)
+
+
+def _fixed(batch: Batch, part: Part) -> Part:
+    """Return what one of several parts means; the last job by its id."""
+    if isinstance(part, LastJob):
+        return ByIds(tuple([(job.id, job.id) for job in batch.store.jobs(part, 1)]))
+    meant = resolve(batch, part)
+    assert not isinstance(meant, AllOf | AnyOf)
+    return meant
+
+
+def _queue_or_name(batch: Batch, text: str) -> ByQueue | ByName:
+    queue, name = ByQueue(text), ByName(text)
     if batch.store.jobs(queue, 1):
         return queue
-    return queue if selector.text in batch.board.queue_names() and not batch.store.jobs(name, 1) else name
+    return queue if text in batch.board.queue_names() and not batch.store.jobs(name, 1) else name
 
 
 def _hint(batch: Batch, selector: Selector) -> str:
@@ -285,5 +338,15 @@ def describe(selector: Selector) -> str:
             return f"project:{project}" if name is None else f"{project}/{name}" + (f"/{id_}" if id_ else "")
         case LastJob(back):
             return f"@~{back}" if back else "@"
+        case ByTag(key, value):
+            return f"tag:{key}" if value is None else f"tag:{key}={value}"
+        case BySweep(id_):
+            return f"sweep:{id_}"
+        case Since(seconds):
+            return f"since:{seconds:g}s"
+        case AllOf(parts):
+            return "+".join(map(describe, parts))
+        case AnyOf(parts):
+            return ",".join(map(describe, parts))
         case _:
             return "all"

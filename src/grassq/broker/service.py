@@ -28,6 +28,7 @@ from grassq.core.model import (
     Spec,
     State,
     Wait,
+    scoped_key,
 )
 from grassq.core.names import DEFAULT_QUEUE, shown
 from grassq.core.offer_changes import change_note
@@ -87,10 +88,32 @@ def submit(
     return list(range(first, first + len(drafts)))
 
 
+def submit_unique(
+    batch: Batch, draft: Draft, key: str, digest: bytes, as_sweep: bool = False, bearer: Bearer = tokens.OWNER
+) -> Submission:
+    """Store a new job, unless an unfinished job of the same bearer has its unique key: then that one is the answer."""
+    found = existing(batch, draft, key, digest, bearer)
+    if found is None:
+        submit(batch, [draft], key, digest, as_sweep, bearer)
+        found = batch.changes.submissions[key]
+    return found
+
+
+def existing(batch: Batch, draft: Draft, key: str, digest: bytes, bearer: Bearer) -> Submission | None:
+    """Return what a request stands for that needs no new job: it was done before, or its unique key is in use."""
+    known = recall(batch, key, digest)
+    if known is not None or draft.spec.unique is None:
+        return known
+    live = batch.live_with(scoped_key(bearer.token, draft.spec.unique))
+    if live is not None:
+        known = batch.changes.submissions[key] = Submission(key, digest, live.id, 1, batch.now, (live.id,))
+    return known
+
+
 def refuse_what_never_fits(eligibility: Eligibility, shapes: Iterable[Shape]) -> None:
-    """Raise Refused if no known worker could ever run a job of one of these shapes."""
+    """Raise Refused if no worker could ever run a job of one of these shapes, or the limit of a group forbids it."""
     for shape in set(shapes):
-        never = eligibility.never(shape)
+        never = eligibility.never(shape) or eligibility.above_limit(shape)
         if never is not None:
             raise Refused(f"this can never run: {never}")
 

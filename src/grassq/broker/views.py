@@ -163,6 +163,7 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "id": job.id,
         "name": job.name,
         "project": job.project,
+        "tags": dict(job.spec.tags),
         "queue": job.spec.queue,
         "state": job.state,
         "reason": silent or lacking or job.reason,

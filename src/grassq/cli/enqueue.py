@@ -6,6 +6,7 @@ import os
 
 from grassq import home as homes
 from grassq.cli.fast import find_target, warn
+from grassq.cli.script_options import script_words
 from grassq.cli.typed import take_option
 from grassq.descriptors import write_all
 from grassq.errors import BadInput, GrassError, Unreachable
@@ -38,6 +39,8 @@ def enqueue(
     lines are read from stdin. With `strict`, a followed job that cannot start is an error. A broker may be away for
     `away_s` seconds.
     """
+    if lines is None:
+        words = [*script_words(words), *words]
     response = _send(words, broker, verb, lines, away_s, parameters)
     if "grass-lines" in response.headers:
         # Only the daemon can tell whether --stdin belongs to Grass or to the program of the job.
@@ -92,6 +95,9 @@ def _send(
     sender = homes.Sender.to(broker)
     if broker is not None:
         words = [*_project_words(words), *words]
+    elif project := homes.tree_project(sender.cwd):
+        # As a variable: a word before the others would change how the daemon reads them.
+        sender.env = {**sender.env, b"GRASS_PROJECT": os.fsencode(project)}
     raw = [os.fsencode(word) for word in words]
     body = enqueue_body(raw, sender, new_key(), verb, lines, parameters=parameters)
     response = exchange(target, "POST", "/v1/enqueue", body)
@@ -109,8 +115,11 @@ def _send(
 
 
 def _project_words(words: list[str]) -> list[str]:
-    """Return the option for the project of this environment, which is not sent to a broker; none if one is typed."""
-    stated = homes.project()
+    """Return the option for the project of this environment or working tree, which is not sent to a broker.
+
+    There is none if a project is typed.
+    """
+    stated = homes.project() or homes.tree_project()
     return [f"--project={stated}"] if stated and take_option("--project", words, names=1)[0] is None else []
 
 

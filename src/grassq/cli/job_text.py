@@ -31,6 +31,11 @@ def now() -> float:
     return time.time()
 
 
+def pairs(values: Mapping[str, Any] | None) -> str:
+    """Return tags or parameters as they are typed: NAME=VALUE."""
+    return " ".join([f"{name}={value}" for name, value in (values or {}).items()])
+
+
 def seconds(text: str | None) -> float | None:
     """Return an ISO 8601 time in seconds since the epoch; None if there is none."""
     if not text:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict, get_type_hints
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from grassq.core.names import DEFAULT_QUEUE
+from grassq.core.names import DEFAULT_QUEUE, Tags
 from grassq.core.options import parsers
 from grassq.core.options.moments import written_delays
 from grassq.core.options.parsers import WORKER_NAME, flag, named, number, one_of, path, text
@@ -148,7 +148,17 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
     )] = None
     project: Annotated[str | None, Option(
         named("project name"), "the project of the job; project:NAME selects its jobs (default: $GRASS_PROJECT, then "
-        "the setting project)", value="NAME",
+        "grass.toml of the working tree, then the setting project)", value="NAME",
+    )] = None
+    #: Kept by the broker: no worker is told.
+    tags: Annotated[Tags, Option(
+        parsers.tags, "a tag that selects the job as tag:KEY=VALUE; repeat for more", value="KEY=VALUE", name="tag",
+        repeats=True,
+    )] = ()
+    #: Kept by the broker, within the jobs of one token.
+    unique: Annotated[str | None, Option(
+        parsers.unique_key, "queue nothing while a job of yours with this key has not ended; print the id of that job",
+        value="KEY",
     )] = None
     #: What a job of a sweep stands for: the name and the value of each parameter. `grass sweep` and programs give them,
     #: so there is no option to type. Kept by the broker: no worker is told.
@@ -253,8 +263,13 @@ class SubmitOptions(TypedDict, total=False):
     disk: int | float | str | None
     #: A name for the job, usable as a selector.
     name: str | None
-    #: The project of the job; "project:NAME" selects its jobs (default: $GRASS_PROJECT, then the setting `project`).
+    #: The project of the job; "project:NAME" selects its jobs (default: $GRASS_PROJECT, then `grass.toml` of the
+    #: working tree, then the setting `project`).
     project: str | None
+    #: Tags by key; "tag:KEY=VALUE" selects the jobs that have one.
+    tags: Mapping[str, str] | None
+    #: Queue nothing while a job with this key has not ended; that job is returned instead.
+    unique: str | None
     #: Larger is sooner; 30, the default, is neutral.
     priority: int
     #: Variables on top of the environment; a value may also be a number or a path.

@@ -228,6 +228,11 @@ class Job(Struct, frozen=True, kw_only=True):
         return self.spec.project
 
     @property
+    def unique_key(self) -> str | None:
+        """The unique key of this job, within the jobs of its token; None if it has none."""
+        return None if self.spec.unique is None else scoped_key(self.token, self.spec.unique)
+
+    @property
     def attempt_id(self) -> AttemptId:
         """The newest attempt of this job."""
         return (self.id, self.attempt)
@@ -267,6 +272,19 @@ class Job(Struct, frozen=True, kw_only=True):
         if self.rank is not None:
             return (-self.priority << ORDER_BITS) + self.rank
         return order_of(self.priority, self.id)
+
+
+def scoped_key(token: str | None, key: str) -> str:
+    """Return a unique key as it is stored: jobs of one token never meet the keys of another."""
+    return f"{token or ''}/{key}"
+
+
+def groups_of(options: SpecOptions) -> tuple[str, ...] | UnsetType:
+    """Return the groups of a job that may have a limit, sorted; UNSET for a job of no group."""
+    groups = [f"tag:{key}={value}" for key, value in options.tags]
+    if options.project is not None:
+        groups.append(f"project:{options.project}")
+    return tuple(sorted(groups)) or UNSET
 
 
 def order_of(priority: int, id_: int) -> int:

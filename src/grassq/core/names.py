@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from grassq.core.syntax.commands import BY_NAME as COMMANDS
 from grassq.errors import BadInput
@@ -20,6 +21,10 @@ NAME_PATTERN = re.compile(r"(?=.*[^\W\d_])[^\W_][\w.-]{0,63}")
 _MARK_PATTERN = re.compile(r"[A-Za-z0-9][\w.:=/-]{0,63}", re.ASCII)
 
 SHOWN_CHARS = 80
+#: How many tags a job may have, and how long the value of one and a unique key may be.
+TAGS_MAX, TAG_VALUE_MAX, UNIQUE_MAX = 32, 128, 200
+#: The tags of a job, sorted: a key and its value.
+Tags = tuple[tuple[str, str], ...]
 
 
 def check_name(text: str, what: str = "name") -> str:
@@ -65,6 +70,36 @@ def check_mark(text: str, what: str) -> str:
         raise BadInput(
             f"{shown(text)} cannot be a {what}: a letter or digit, then letters, digits or '_.:=/-', at most 64"
         )
+    return text
+
+
+def check_tags(pairs: Iterable[tuple[str, str]]) -> Tags:
+    """Return tags sorted by key; of one key the last value counts. Raise BadInput for a wrong tag, and for too many."""
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        if (fault := tag_fault(key, value)) is not None:
+            raise BadInput(f"{shown(f'{key}={value}')} cannot be a tag: {fault}")
+        found[key] = value
+    if len(found) > TAGS_MAX:
+        raise BadInput(f"a job has {TAGS_MAX} tags at most, not {len(found)}")
+    return tuple(sorted(found.items()))
+
+
+def tag_fault(key: str, value: str) -> str | None:
+    """Return why a job can have no such tag; None if it can."""
+    if not looks_like_name(key):
+        return "its key is a name: letters, digits, '_', '.' or '-', at most 64"
+    if not value or len(value) > TAG_VALUE_MAX:
+        return f"its value has 1 to {TAG_VALUE_MAX} characters"
+    if "," in value or "+" in value or not value.isprintable():
+        return "its value has no ',' or '+', which join selectors, and no control characters"
+    return None
+
+
+def check_key(text: str) -> str:
+    """Return the text if it can be a unique key; else raise BadInput with the reason."""
+    if not text or len(text) > UNIQUE_MAX or not text.isprintable():
+        raise BadInput(f"{shown(text)} cannot be a unique key: 1 to {UNIQUE_MAX} printable characters")
     return text
 
 

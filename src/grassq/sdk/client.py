@@ -93,10 +93,12 @@ class Client(FleetClient):
         Words are text, bytes, paths or numbers. `shell` says explicitly whether a string is a line for the shell; with
         False it is a program. The options are queue, request, gpu, cpu, mem, vram, disk, name, priority, env, hold,
         split, keep_children, grace_s, on_lost, tries, worker, labels, send, fetch, fetch_to, env_from, python, setup,
-        setup_files, notify, wrap and project. Limits of its time are time_limit_s, warn_s, warn_signal and
-        idle_limit_s. `grassq.core.job_options.SubmitOptions` explains them all. With `send`, `cwd` is inside of what is
-        sent. A job for a queue that does not exist is refused, unless `wait_for_queue` is True. With the same `key` (32
-        hex digits), a repeated call returns the same job, even after a crash of the program.
+        setup_files, notify, wrap, project, tags and unique. Limits of its time are time_limit_s, warn_s, warn_signal
+        and idle_limit_s. When it starts is said by after, after_any, after_fail, at and in_s, when it is tried again by
+        retry_delay_s, retry_on and no_retry_on. `grassq.core.job_options.SubmitOptions` explains them all. With `send`,
+        `cwd` is inside of what is sent. A job for a queue that does not exist is refused, unless `wait_for_queue` is
+        True. With the same `key` (32 hex digits), a repeated call returns the same job, even after a crash of the
+        program.
         """
         words = command_document(command, shell)
         if more:
@@ -302,6 +304,26 @@ class Client(FleetClient):
         if not which and older_s is None:
             raise BadInput("say which ended jobs to remove: clean('all'), clean(older_s=7 * 86400), or ids")
         return len(self._change("clean", which or ["all"], older_s=older_s, keep_logs=keep_logs))
+
+    def limits(self) -> list[dict[str, Any]]:
+        """Return the limits of groups, each with what the jobs of its group hold now, as in `grass limit --json`."""
+        found: list[dict[str, Any]] = self._requests.get("limits")["limits"]
+        return found
+
+    def limit(
+        self,
+        group: str,
+        amounts: Mapping[str, int | float | str] | None = None,
+        *,
+        jobs: int | None = None,
+        remove: bool = False,
+    ) -> None:
+        """Set what the jobs of "project:NAME" or "tag:KEY=VALUE" hold at once, such as {"gpu": 4}, or remove the limit.
+
+        `jobs` is how many of them run at once. The limit is set as a whole.
+        """
+        answer = self._requests.change("limit", group=group, amounts=dict(amounts or {}), jobs=jobs, remove=remove)
+        warn(answer.get("notes", []))
 
     @property
     def _requests(self) -> ApiClient:

@@ -79,15 +79,16 @@ def options_document(options: SubmitOptions, home: str, broker: str | None) -> d
     amounts = {name: said.pop(name) for name in sorted(COMMON_RESOURCES) if name in said}
     request = {**said.get("request", {}), **amounts}
     said["request"] = {name: _amount(value) for name, value in request.items()}
+    said["tags"] = {str(key): str(value) for key, value in said.get("tags", {}).items()}
     said["labels"] = list(said.get("labels", ()))
     for name in ("fetch", "setup_files"):
         said[name] = [word_value(os.fsencode(path)) for path in _paths(said.get(name, ()))]
     for name in ("fetch_to", "python", "setup", "output"):
         if name in said:
             said[name] = word_value(os.fsencode(said[name]))
-    if broker is not None and (project := homes.project()):
-        # The environment is not sent to a broker.
-        said.setdefault("project", project)
+    if "project" not in said and (project := (homes.project() if broker is not None else "") or homes.tree_project()):
+        # The environment is not sent to a broker; the local daemon reads GRASS_PROJECT in it.
+        said["project"] = project
     if "wrap" in said:
         wrap = said["wrap"]
         said["wrap"] = word_value(os.fsencode(wrap if isinstance(wrap, str | bytes) else shlex.join(wrap)))

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct, field
 
 from grassq.core.model import Job, Outcome, Placement, QueueTemplate, State, WorkerInfo
+from grassq.core.planner.limits.groups import GroupLimit
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Allocation
 from grassq.core.waiting.conditions import Condition
@@ -195,6 +196,8 @@ class Changes(Struct):
     removed_workers: list[str] = field(default_factory=list)
     #: Queues defined at the broker; None deletes one.
     templates: dict[str, QueueTemplate | None] = field(default_factory=dict)
+    #: What groups of jobs may hold at once; None removes a limit.
+    group_limits: dict[str, GroupLimit | None] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     #: All paused queues and the name of the user that paused each, if one of them changed.
     paused: dict[str, str] | None = None
@@ -249,7 +252,14 @@ class Changes(Struct):
         Of what can be large only the sizes are in it: whatever changes a job also adds to its story.
         """
         jobs: tuple[Sized, ...] = (self.inserted, self.updated, self.attempts, self.story, self.removed, self.cleared)
-        small = (self.workers, self.worker_records, self.removed_workers, self.templates, self.tokens)
+        small = (
+            self.workers,
+            self.worker_records,
+            self.removed_workers,
+            self.templates,
+            self.tokens,
+            self.group_limits,
+        )
         whole = (self.paused, self.unreconciled)
         # Mostly empty, and a copy takes longer than all the rest.
         copies = [copy(each) if each else each is None for each in (*small, *whole)]
@@ -292,6 +302,8 @@ class Loaded(Struct, frozen=True):
     unreconciled: set[str] = set()
     #: The queues defined at the broker.
     templates: dict[str, QueueTemplate] = {}
+    #: What groups of jobs may hold at once.
+    group_limits: dict[str, GroupLimit] = {}
     #: The highest id that the store may have given before it was restored from a backup; 0 if it never was.
     restored_to: int = 0
     newer: NewerAttempts = {}

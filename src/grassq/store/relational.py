@@ -93,6 +93,7 @@ class Store(JobReader):
                 jobs=self._alive(whole),
                 workers=[rows.worker_of(info) for _, info in self._all(sql.SELECT_ALL["worker"])],
                 templates={queue: rows.template_of(packed) for queue, packed in self._all(sql.SELECT_ALL["template"])},
+                group_limits={name: rows.limit_of(body) for name, body in self._all(sql.SELECT_ALL["group_limit"])},
                 paused=dict(self._all(sql.SELECT_ALL["pause"])),
                 highest_id=self._highest_id(),
                 worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_ALL["standing"])),
@@ -180,6 +181,8 @@ class Store(JobReader):
         if changes.inserted:
             for statement, alike in groupby(rows.job_inserts(changes.inserted.values()), itemgetter(0)):
                 self._many(statement, map(itemgetter(1), alike))
+            if tags := rows.tag_rows(changes.inserted.values()):
+                self._many(sql.INSERT["tag"], tags)
         if changes.edges:
             self._many(sql.INSERT["dependency"], changes.edges)
         for statement, jobs in ((sql.MEET_PARENT, changes.met), (sql.MEET_JOB, changes.freed)):
@@ -190,6 +193,9 @@ class Store(JobReader):
             for count, (before, after) in zip(counts, changes.updated.values(), strict=True):
                 if count != 1:
                     raise GuardFailed(f"job {after.id} is not {before.state} in the store")
+            retagged = [new for old, new in changes.updated.values() if old.spec.tags != new.spec.tags]
+            self._run_on(sql.REMOVE_TAGS, [job.id for job in retagged])
+            self._many(sql.INSERT["tag"], rows.tag_rows(retagged))
         if attempts := changes.attempts.values():
             self._many(sql.INSERT_PLACED, [rows.placed_row(each) for each in attempts if rows.is_untold(each)])
             self._many(sql.PUT["attempt"], [rows.attempt_row(each) for each in attempts if not rows.is_untold(each)])
@@ -207,12 +213,16 @@ class Store(JobReader):
             if job not in leaving:
                 raise GuardFailed(f"job {job} is not finished in the store")
         for statement in sql.REMOVALS:
-            for ids in sql.portions(jobs):
-                self._execute(sql.of_ids(statement, len(ids)), ids)
+            self._run_on(statement, jobs)
         self._many(sql.INSERT["removal"], [(job, int(job in kept)) for job in jobs])
         # Only what these jobs used can have become useless.
         self._many(sql.REMOVE_ENVIRONMENT, [(digest,) for digest in {row[2] for row in leaving.values()}])
         return Counter(row[1] for row in leaving.values())
+
+    def _run_on(self, statement: str, jobs: Sequence[int]) -> None:
+        """Run a statement about jobs, as many at once as one statement names."""
+        for ids in sql.portions(jobs):
+            self._execute(sql.of_ids(statement, len(ids)), ids)
 
     def _write_broker(self, changes: Changes) -> None:
         if changes.submissions:
@@ -238,6 +248,11 @@ class Store(JobReader):
                 self._execute(sql.REMOVE["template"], (queue,))
             else:
                 self._execute(sql.PUT["template"], (queue, rows.encode(template)))
+        for group, limit in changes.group_limits.items():
+            if limit is None:
+                self._execute(sql.REMOVE["group_limit"], (group,))
+            else:
+                self._execute(sql.PUT["group_limit"], (group, rows.encode(limit)))
         if changes.paused is not None:
             self._replace("pause", sorted(changes.paused.items()))
         if changes.unreconciled is not None:

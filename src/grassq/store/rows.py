@@ -33,6 +33,7 @@ from grassq.core.model import (
     Wait,
     WorkerInfo,
 )
+from grassq.core.planner.limits.groups import GroupLimit
 from grassq.core.planner.request_classes import Shape
 from grassq.core.query.query import JobFacts
 from grassq.core.resources.amounts import Allocation, Request
@@ -97,6 +98,7 @@ _placement = msgspec.msgpack.Decoder(Placement).decode
 worker_of = msgspec.msgpack.Decoder(WorkerInfo).decode
 _offered = msgspec.msgpack.Decoder(dict[str, int]).decode
 template_of = msgspec.msgpack.Decoder(QueueTemplate).decode
+limit_of = msgspec.msgpack.Decoder(GroupLimit).decode
 
 _rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__[:-1])
 
@@ -119,8 +121,9 @@ _USUAL: dict[str, object] = {
     if not field.required and field.name not in ("priority", "placement")
 }
 _USUAL["ready_at"] = None
-# A part of the spec; as a column too, because it has an index.
+# Parts of the spec; as columns too, because they have indexes.
 _USUAL["project"] = None
+_USUAL["unique_key"] = None
 _usual = tuple(_USUAL.values())
 _others_of: Callable[[Job], tuple[object, ...]] = attrgetter(*_USUAL)
 
@@ -206,6 +209,11 @@ def _unusual(row: tuple[object, ...], others: tuple[object, ...]) -> Write:
     return sql.insert_job(tuple(own)), (*row, *own.values())
 
 
+def tag_rows(jobs: Iterable[Job]) -> list[tuple[int, str, str]]:
+    """Return the rows of the tags of jobs."""
+    return [(job.id, key, value) for job in jobs for key, value in job.spec.tags]
+
+
 def job_update(before: Job, after: Job) -> Write:
     """Return the statement that changes a stored job, with its guard."""
     news = _changing_of(after)
@@ -252,7 +260,7 @@ def job_from(row: tuple[Any, ...]) -> Job:
         result=row[25],
         token=row[26],
         rank=row[27],
-        placement=_placement(row[29]) if row[29] is not None and state in _SHOWS_PLACEMENT else None,
+        placement=_placement(row[-1]) if row[-1] is not None and state in _SHOWS_PLACEMENT else None,
     )
 
 
@@ -260,11 +268,13 @@ def facts_from(row: Row) -> JobFacts:
     """Return what a query can ask of a job, from the columns of `sql.facts`."""
     state, worker, shape, spec = row[1], row[11], row[12], row[13]
     request = () if shape is None else _request_in(bytes(shape))
-    command = "" if spec is None else b" ".join(_rest(spec).command).decode("utf-8", "backslashreplace")
+    rest = None if spec is None else _rest(spec)
+    command = "" if rest is None else b" ".join(rest.command).decode("utf-8", "backslashreplace")
+    tags = () if rest is None else tuple([(key, value) for key, value in rest.later.get("tags", ())])
     where = worker if state in _SHOWS_PLACEMENT else None
     # fmt: off
     return JobFacts(row[0], state, row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9], row[10],
-                    where, request, command)
+                    where, request, command, tags)
     # fmt: on
 
 

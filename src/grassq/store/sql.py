@@ -13,7 +13,7 @@ STATEMENTS_MAX = 256
 JOB_COLUMNS = (
     "id, state, priority, queue, name, reason, shape, attempt, cancel_requested, stop_grace_s, pid, tried, lost, "
     "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec, "
-    "waits, result, token, rank, project"
+    "waits, result, token, rank, project, unique_key"
 )
 # What every new job has, and what a job that has not begun does not have.
 _BORN = "id, state, priority, queue, shape, created, env_digest, spec"
@@ -50,6 +50,8 @@ _TABLES = {
         "job, number",
     ),
     "event": ("job, number, at, kind, detail", "job, number"),
+    "tag": ("job, key, value", "job, key"),
+    "group_limit": ("name, body", "name"),
     "submission": ("key, digest, first_id, count, at, ids", "key"),
     "worker": ("name, info", "name"),
     "template": ("queue, template", "queue"),
@@ -81,7 +83,7 @@ INSERT = {
 }
 REMOVE = {
     table: f"delete from {table} where {_TABLES[table][1]} = ?"
-    for table in ("worker", "template", "standing", "untold")
+    for table in ("worker", "template", "standing", "untold", "group_limit")
 }
 
 
@@ -93,7 +95,7 @@ def _put(columns: str, key: str) -> str:
 #: Insert a row, or replace the row of the same key.
 PUT = {
     table: INSERT[table] + _put(*_TABLES[table])
-    for table in ("meta", "attempt", "worker", "template", "standing", "token")
+    for table in ("meta", "attempt", "worker", "template", "standing", "token", "group_limit")
 }
 
 INSERT_PLACED = """
@@ -137,6 +139,7 @@ REMOVE_PARENTS = "delete from dependency where parent in ({ids})"
 SELECT_LEAVING = "select id, state, env_digest from job where finished is not null and id in ({ids})"
 REMOVE_ATTEMPTS = "delete from attempt where job in ({ids})"
 REMOVE_EVENTS = "delete from event where job in ({ids})"
+REMOVE_TAGS = "delete from tag where job in ({ids})"
 # The job twice, and how many of its last lines stay.
 TRIM_STORY = (
     "delete from event where job = ? and number <= "
@@ -201,6 +204,34 @@ _OF_TOKEN = "job.token is not null and job.finished is null"
 SELECT_TOKEN = (
     _SELECT + _FROM + f"where {_OF_TOKEN} and job.token = ? and job.id between ? and ? order by job.id limit ?"
 )
+_TAGGED = (
+    _SELECT + " from tag join job on job.id = tag.job" + _FROM.removeprefix(" from job") + "where tag.key = ? and "
+)
+SELECT_TAG = _TAGGED + "tag.value = ? and tag.job between ? and ? order by tag.job limit ?"
+SELECT_TAG_KEY = _TAGGED + "tag.job between ? and ? order by tag.job limit ?"
+LAST_TAGGED = "select job from tag where key = ? and value = ? order by job desc limit 1"
+LAST_TAG_KEY = "select job from tag where key = ? order by job desc limit 1"
+# No index lists these by id: the caller bounds the range of ids.
+SELECT_SINCE = (
+    _SELECT
+    + _FROM
+    + "where job.id between ? and ? and coalesce(job.finished, job.created) >= ? order by job.id limit ?"
+)
+SELECT_UNIQUE = "select id from job where unique_key = ? and finished is null order by id limit 1"
+
+
+def _count_upto(rows: str) -> str:
+    return f"select count(*) from (select 1 as one from {rows} limit ?) as counted"
+
+
+COUNT_STATE = _count_upto("job where state <> 'succeeded' and state = ?")
+COUNT_QUEUE = _count_upto("job where queue = ?")
+COUNT_NAME = _count_upto("job where name = ?")
+COUNT_PROJECT = _count_upto("job where project = ?")
+COUNT_PROJECT_NAME = _count_upto("job where project = ? and name = ?")
+COUNT_TOKEN = _count_upto(f"job where {_OF_TOKEN} and job.token = ?")
+COUNT_TAG = _count_upto("tag where key = ? and value = ?")
+COUNT_TAG_KEY = _count_upto("tag where key = ?")
 SELECT_RECENT = _SELECT + _FROM + "where job.finished > ? order by job.finished desc, job.id desc limit ?"
 
 _SCAN_CONDITIONS = {

@@ -44,6 +44,7 @@ from grassq.web.routes.devices import DeviceRoutes
 from grassq.web.routes.history import History
 from grassq.web.routes.job_list import jobs_route
 from grassq.web.routes.jobs import Jobs
+from grassq.web.routes.limits import LimitRoutes
 from grassq.web.routes.machines import Machines
 from grassq.web.routes.notices import Notices
 from grassq.web.routes.queues import Queues
@@ -198,6 +199,7 @@ class Api:
             *self._timeline.routes(),
             *self._what_if.routes(),
             *self._queues.routes(),
+            *LimitRoutes(engine).routes(),
             *self._devices.routes(),
             *self._machines.routes(),
             *self.tokens.routes(),

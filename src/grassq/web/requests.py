@@ -23,7 +23,7 @@ from grassq.core.job_options import (
     check_bounds,
 )
 from grassq.core.model import JobId, State
-from grassq.core.names import DEFAULT_QUEUE, check_name
+from grassq.core.names import DEFAULT_QUEUE, check_key, check_name, check_tags
 from grassq.core.options.parsers import FILE_WORDS_MAX
 from grassq.core.options.warning import USUAL, Warn, checked_warn
 from grassq.core.resources.amounts import LOG_MAX_MIN
@@ -202,6 +202,8 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     setup_files: tuple[Word, ...] = ()  # type: ignore[assignment]
     #: By name: what a job of a sweep stands for.
     parameters: dict[str, str] = msgspec.field(default_factory=dict)  # type: ignore[assignment]
+    #: By key.
+    tags: dict[str, str] = msgspec.field(default_factory=dict)  # type: ignore[assignment]
     output: Word | None = None  # type: ignore[assignment]
     wrap: Word | None = None  # type: ignore[assignment]
     #: Seconds before the time limit at which the processes of the job that handle `warn_signal` get it.
@@ -223,6 +225,8 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         plain = {name: getattr(self, name) for name in PlainOptions.__struct_fields__}
         plain["name"] = None if self.name is None else check_name(self.name)
         plain["project"] = None if self.project is None else check_name(self.project, "project name")
+        plain["tags"] = check_tags(self.tags.items())
+        plain["unique"] = None if self.unique is None else check_key(self.unique)
         plain["parameters"] = check_parameters(self.parameters)
         for name in ("retry_on", "no_retry_on"):
             plain[name] = check_failures(getattr(self, name), name) if getattr(self, name) else ()

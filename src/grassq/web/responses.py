@@ -195,6 +195,17 @@ def dry_run_text(typed: Enqueue, would: DryRunDocument) -> str:
     return "".join(f"{line}\n" for line in [*lines, "nothing was queued"])
 
 
+def existing_text(typed: Enqueue, id_: int, job: Job | None) -> str:
+    """Return the line `grass enqueue --unique` prints where nothing was queued; the job may be removed by now."""
+    if typed.command.json:
+        told = {"id": id_, "queue": typed.options.queue if job is None else job.spec.queue}
+        told |= {"state": None if job is None else job.state, "existing": True}
+        return msgspec.json.encode(told).decode() + "\n"
+    if typed.command.quiet:
+        return f"{id_}\n"
+    return f"job {id_} with unique key {typed.options.unique!r} is not finished; nothing was queued\n"
+
+
 def lines_text(typed: Enqueue, ids: Sequence[int], state: State, sweep: str | None = None) -> str:
     """Return the line `grass enqueue --stdin` or `grass sweep` prints: the number of jobs, and their ids."""
     count, which = len(ids), range_text(ids)

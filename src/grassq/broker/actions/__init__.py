@@ -4,7 +4,8 @@
 `bulk.STEP_JOBS` jobs in each commit. Between two steps the engine handles other requests. `jobs` says what each action
 does to a job. `Engine.change_in_steps` runs one step after the other. `edit` changes jobs that have not started, and
 `move` their places in the line. `preview` counts what an action would change, `removable` what a clean would remove;
-`dry_run` tells what a submission would do.
+`dry_run` tells what a submission would do; `limits` sets what groups of jobs
+may hold at once.
 
 This package may import the rest of `broker`, `store.base` and `core`; `web` calls it.
 

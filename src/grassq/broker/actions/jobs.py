@@ -14,7 +14,7 @@ from grassq.broker.service import Draft, insert, refuse_what_never_fits
 from grassq.broker.tokens import OWNER, Bearer
 from grassq.broker.waiting import dependents
 from grassq.broker.waiting.eligibility import REVOKED, Eligibility
-from grassq.core.model import FINAL, HOLDING, Job, Spec, State
+from grassq.core.model import FINAL, HOLDING, Job, Spec, State, groups_of, scoped_key
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.states import Cancel, Hold, Release, Unready
 from grassq.core.syntax.file_words import output_of_rerun
@@ -151,13 +151,14 @@ class RerunJobs(Action):
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
         if job.state not in FINAL:
             return f"job {job.id} has not ended ({job.state}); only a finished job can be run again"
-        return None
+        return self._taken(batch, job)
 
     def check(self, batch: Batch, jobs: Sequence[Job]) -> dict[int, str]:
         refuse_what_never_fits(Eligibility(batch), map(shape_of, jobs))
         return {}
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        jobs, taken = self._without_taken_keys(batch, jobs)
         environments = {digest: batch.store.environment(digest) for digest in {job.spec.env_digest for job in jobs}}
         after = dependents.of_reruns(batch, jobs)
         drafts = [
@@ -171,13 +172,34 @@ class RerunJobs(Action):
             )
             for job in jobs
         ]
-        return Applied(insert(batch, drafts, Eligibility(batch), bearer=self.bearer))
+        return Applied(insert(batch, drafts, Eligibility(batch), bearer=self.bearer), notes=taken)
+
+    def _without_taken_keys(self, batch: Batch, jobs: Sequence[Job]) -> tuple[list[Job], dict[int, str]]:
+        """Return the jobs whose unique key no unfinished job has, one for each key, and why others are left out."""
+        notes: dict[int, str] = {}
+        keys: set[str] = set()
+        for job in jobs:
+            if (key := job.spec.unique) is not None:
+                if key in keys:
+                    notes[job.id] = f"job {job.id} is left out: another job with unique key {key!r} is run again"
+                elif (why := self._taken(batch, job)) is not None:
+                    notes[job.id] = why
+                keys.add(key)
+        return [job for job in jobs if job.id not in notes], notes
+
+    def _taken(self, batch: Batch, job: Job) -> str | None:
+        """Return which unfinished job has the unique key of a job that is to run again; None if none has it."""
+        key = job.spec.unique
+        live = None if key is None else batch.live_with(scoped_key(self.bearer.token, key))
+        return None if live is None else f"job {live.id} with unique key {key!r} is not finished; nothing was queued"
 
 
 def _spec_of_rerun(spec: Spec) -> Spec:
-    """Return the spec of another run: its output goes to a file of its own."""
+    """Return the spec of another run: its output goes to a file of its own; a job of an earlier release gets groups."""
     if spec.dependencies:
         spec = replace(spec, dependencies=())
+    if spec.constraints.groups != (groups := groups_of(spec)):
+        spec = replace(spec, constraints=replace(spec.constraints, groups=groups))
     return spec if spec.output is None else replace(spec, output=output_of_rerun(spec.output))
 
 

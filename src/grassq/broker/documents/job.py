@@ -75,6 +75,8 @@ class JobDocument(TypedDict):
     name: str | None
     #: The project that the job is part of.
     project: str | None
+    #: The tags of the job, by key.
+    tags: dict[str, str]
     queue: str
     state: State
     #: Why the job is in this state, or waits.

@@ -11,7 +11,8 @@ from grassq.broker.selection import Reading, read, resolve
 from grassq.core.forecast.scene import Scene, first_queued, picture
 from grassq.core.model import Job, State
 from grassq.core.planner.request_classes import shape_of
-from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByProject, ByQueue, ByState, Selector
+from grassq.core.query.selecting import selects, traits_of
+from grassq.core.syntax.selectors import ByIds, ByName, ByProject, ByQueue, Selector
 from grassq.store.base import JobScan
 
 #: Jobs in one page of the history, and of the jobs that were asked about.
@@ -67,22 +68,8 @@ def last_asked(batch: Batch, selectors: Iterable[Selector]) -> list[Asked]:
             case _:
                 scan = JobScan(descending=True)
         jobs = map(batch.current, batch.store.scan(scan, LAST_READ))
-        found |= {job.id: job for job in jobs if _is_named(meant, job)}
+        found |= {job.id: job for job in jobs if selects(meant, traits_of(job))}
     return with_places(batch, found.values())
-
-
-def _is_named(selector: Selector, job: Job) -> bool:
-    match selector:
-        case ByIds(ranges):
-            return any(first <= job.id <= last for first, last in ranges)
-        case ByState(names):
-            return job.state.value in names
-        case ByProject(_, name, id_):
-            return name in (None, job.name) and id_ in (None, job.id)
-        case ByName() | ByQueue() | AllJobs():
-            return True
-        case _:
-            return False
 
 
 def with_places(batch: Batch, jobs: Iterable[Job]) -> list[Asked]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from grassq.broker.batch import Batch
 from grassq.core.model import ForQueue, Job, State
 from grassq.core.planner.explain import never_fits
+from grassq.core.planner.limits.groups import names_in, never_within
 from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.states import Hold, Ready, Unready
@@ -28,6 +29,11 @@ class Eligibility:
         if shape not in self._never:
             self._never[shape] = never_fits(self._board, *shape)
         return self._never[shape]
+
+    def above_limit(self, shape: Shape) -> str | None:
+        """Return which limit of a group is below what a job of this shape asks for; None if none is."""
+        above = never_within(self._board, names_in(shape[2]), shape[1])
+        return None if above is None else f"{above} (`grass limit` lists the limits)"
 
     def why(self, shape: Shape) -> str | None:
         """Return why a job of this shape must wait for its queue; None if it can be queued."""

@@ -104,7 +104,7 @@ def unseen(found: Iterable[JobFacts], seen: set[int]) -> list[JobFacts]:
 
 def step_rows(query: Query, columns: Columns) -> int:
     """Return how many rows of a table one step may look at."""
-    texts = (query.queues, query.names, query.workers, query.projects, query.texts)
+    texts = (query.queues, query.names, query.workers, query.projects, query.tags, query.texts)
     words = sum(map(len, texts)) + len(query.ids) + len(query.bounds)
     return max(STEP_LEAST, (STEP_SPECS if columns.spec else STEP_ROWS) // (1 + words // WORDS_DOUBLE))
 

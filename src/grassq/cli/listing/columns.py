@@ -81,6 +81,7 @@ COLUMNS: dict[str, Cell] = {
     "id": _text("id"),
     "name": lambda job, context: str(job.get("name") or ""),
     "project": lambda job, context: str(job.get("project") or ""),
+    "tags": lambda job, context: job_text.pairs(job.get("tags")),
     "queue": lambda job, context: str(job.get("queue") or ""),
     "state": lambda job, context: state(job),
     "command": lambda job, context: job_text.command(job),
@@ -104,9 +105,7 @@ COLUMNS: dict[str, Cell] = {
     "error": _text("error"),
     "cwd": lambda job, context: directory(job),
     "rerun_of": _text("rerun_of"),
-    "parameters": lambda job, context: " ".join(
-        f"{name}={value}" for name, value in (job.get("parameters") or {}).items()
-    ),
+    "parameters": lambda job, context: job_text.pairs(job.get("parameters")),
     "progress": lambda job, context: bars.progress_text(job, with_bar=False),
     "cause": _text("cause"),
     "last_line": lambda job, context: bars.last_line(job),
@@ -125,6 +124,7 @@ OTHER_NAMES = {
     "last": "last_line",
     "rerun": "rerun_of",
     "params": "parameters",
+    "tag": "tags",
 }
 #: What a table shows unless -o says otherwise; the last two only where jobs have them.
 DEFAULT = (
@@ -140,6 +140,7 @@ LEFT_OUT = (
         "last_line",
         "worker",
         "project",
+        "tags",
         "queue",
         "request",
         "cwd",

@@ -18,6 +18,7 @@ def one_job_lines(job: Mapping[str, Any], now: float) -> list[str]:
         "job": job.get("id"),
         "name": job.get("name"),
         "project": job.get("project"),
+        "tags": job_text.pairs(job.get("tags")),
         "queue": job.get("queue"),
         "state": plain_state(job),
         "reason": job.get("reason"),

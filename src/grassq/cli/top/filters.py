@@ -58,7 +58,7 @@ def _is_query_word(part: str) -> bool:
     except BadInput:
         return False
     is_pattern = any(map(fits_several, (*query.names, *query.queues, *query.workers)))
-    return bool(query.bounds or query.projects or query.since_s is not None or is_pattern)
+    return bool(query.bounds or query.projects or query.tags or query.since_s is not None or is_pattern)
 
 
 def _selector(found: JobFilter, part: str) -> JobFilter | None:

@@ -115,6 +115,8 @@ def _value(option: Option, value: Sent) -> Any:
     """Return the value of a field; raise BadInput with the message of a submission."""
     if option.field == "request" and isinstance(value, Mapping):
         return {name: amount for name, each in value.items() if (amount := _amount(name, each)) is not None}
+    if option.field == "tags" and isinstance(value, Mapping):
+        value = [_word(key, option.name) + b"=" + _word(each, option.name) for key, each in value.items()]
     if value is None or value is False or value in (b"", []):
         return _DEFAULTS[option.field]
     if value is True:

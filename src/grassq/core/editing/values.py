@@ -21,6 +21,7 @@ NOT_EDITABLE = {
         ("after", "after_any", "after_fail", "at", "in_s"),
         "what a job waits for is fixed when it is submitted; submit it again, and `grass kill` this one",
     ),
+    "unique": "the key was looked for when the job was submitted; submit it again, and `grass kill` this one",
     "send": "the folder was copied when the job was submitted; submit it again, and `grass kill` this one",
     "output": "the file was made when the job was submitted; submit it again, and `grass kill` this one",
 }
@@ -93,9 +94,14 @@ def _written(value: object, option: Option) -> Value:
     if isinstance(value, Warn):
         return value.typed
     if isinstance(value, tuple):
-        return [b"=".join(each) if isinstance(each, tuple) else each for each in value]
+        return [_pair(each) if isinstance(each, tuple) else each for each in value]
     assert value is None or isinstance(value, bool | int | float | str | bytes), value
     return value
+
+
+def _pair(pair: tuple[bytes, bytes] | tuple[str, str]) -> bytes:
+    """Return a variable or a tag as it is typed."""
+    return b"=".join([each.encode() if isinstance(each, str) else each for each in pair])
 
 
 def difference(before: Job, after: Job) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from grassq.core.names import check_mark, check_name, shown
+from grassq.core.names import Tags, check_key, check_mark, check_name, check_tags, shown
 from grassq.core.notices.targets import TARGETS_MAX, read_target
 from grassq.core.options.moments import check_moment, read_delays
 from grassq.core.options.warning import Warn, read_warn
@@ -231,6 +231,20 @@ def named(what: str, check: Callable[[str, str], str] = check_name) -> Parse:
 def label_names(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
     """Return the values as labels, sorted: their order means nothing."""
     return tuple(sorted({check_mark(as_text(value, option.typed), "label") for value in values}))
+
+
+def tags(option: Option, values: Sequence[bytes]) -> Tags:
+    """Return KEY=VALUE values as tags; of one key the last value counts."""
+    parts = [as_text(value, option.typed).partition("=") for value in values]
+    for (key, equals, _), value in zip(parts, values, strict=True):
+        if not equals or not key:
+            raise BadInput(f"{option.typed} needs KEY=VALUE, not {shown(value)}")
+    return check_tags((key, content) for key, _, content in parts)
+
+
+def unique_key(option: Option, values: Sequence[bytes]) -> str:
+    """Return the value as a unique key."""
+    return check_key(text(option, values))
 
 
 WORKER_NAME = named("worker name", check_mark)

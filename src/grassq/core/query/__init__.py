@@ -6,6 +6,7 @@ searched for in names and commands. `docs/howto/find-jobs.md` lists every word.
 
     parse.py    a text -> Query; an error has the word and what is known
     query.py    Query, JobFacts, and which columns of a job a query needs
+    selecting.py    whether a selector of a command names a job
 
 Pure: imports `core` only, and time comes in as a number.
 

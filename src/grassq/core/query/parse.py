@@ -29,6 +29,7 @@ KEYS = {
     "name": "a name, with * for any text",
     "worker": "a worker, with * for any text",
     "project": "a project, with * for any text",
+    "tag": "key=value or a key, with * for any text",
     "id": "7, 3-7 or 1,4",
     "since": "2d: jobs that have not ended, or ended in this time",
     "text": "a part of the name or the command",

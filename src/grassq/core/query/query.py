@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from grassq.core.model import FINAL, Job
+from grassq.core.names import Tags
 from grassq.core.resources.amounts import Request
 
 #: Patterns that are kept compiled.
@@ -46,6 +47,7 @@ class JobFacts(Struct, frozen=True, gc=False):
     request: Request = ()
     #: The words of the command, joined by blanks.
     command: str = ""
+    tags: Tags = ()
 
 
 def facts_of(job: Job) -> JobFacts:
@@ -65,6 +67,7 @@ def facts_of(job: Job) -> JobFacts:
         None if job.placement is None else job.placement.worker,
         job.spec.request,
         b" ".join(job.spec.command).decode("utf-8", "backslashreplace"),
+        job.spec.tags,
     )
 
 
@@ -114,6 +117,8 @@ class Query(Struct, frozen=True):
     names: frozenset[str] = frozenset()
     workers: frozenset[str] = frozenset()
     projects: frozenset[str] = frozenset()
+    #: Each a key with its value, or a key alone.
+    tags: frozenset[str] = frozenset()
     #: Inclusive ranges.
     ids: tuple[tuple[int, int], ...] = ()
     #: How far back from the last job: `@` is 0, `@~1` is 1. The broker replaces these by ids.
@@ -130,7 +135,7 @@ class Query(Struct, frozen=True):
         keys = {bound.key for bound in self.bounds}
         parts = {"name": self.names, "project": self.projects, "finished": self.since_s is not None}
         first = columns_up_to("queue", *(name for name, part in parts.items() if part), *keys & COLUMN_OF.keys())
-        return Columns(first, bool(self.workers), bool(keys - JOB_NUMBERS.keys()), bool(self.texts))
+        return Columns(first, bool(self.workers), bool(keys - JOB_NUMBERS.keys()), bool(self.texts or self.tags))
 
     @property
     def depends_on_time(self) -> bool:
@@ -145,6 +150,7 @@ class Query(Struct, frozen=True):
             and (not self.names or (job.name is not None and fits_any(self.names, job.name)))
             and (not self.workers or (job.worker is not None and fits_any(self.workers, job.worker)))
             and (not self.projects or (job.project is not None and fits_any(self.projects, job.project)))
+            and (not self.tags or any(fits_any(self.tags, f"{k}={v}") or fits_any(self.tags, k) for k, v in job.tags))
             and (not self.ids or any(low <= job.id <= high for low, high in self.ids))
             and (self.since_s is None or _is_recent(job, now - self.since_s))
             and (not self.bounds or all(_holds(bound, job, now) for bound in self.bounds))

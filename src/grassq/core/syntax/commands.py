@@ -65,6 +65,7 @@ COMMANDS = (
     CommandInfo("delete-queue", "queues", QUEUES, "remove a queue"),
     CommandInfo("pause", "queues", QUEUES, "start no new jobs in a queue, or in all queues"),
     CommandInfo("resume", "queues", QUEUES, "start jobs again"),
+    CommandInfo("limit", "limits", QUEUES, "cap what the jobs of a project or a tag hold at once"),
     CommandInfo("login", "access", MACHINES, "log in to a broker with a one-time code", is_local=True),
     CommandInfo("logout", "access", MACHINES, "forget a broker, and end the token there", is_local=True),
     CommandInfo("use", "access", MACHINES, "send all commands to a broker, or to this machine again", is_local=True),

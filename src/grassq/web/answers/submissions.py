@@ -14,6 +14,8 @@ class SubmittedDocument(TypedDict):
     #: In the order in which the jobs were sent.
     ids: list[int]
     warnings: list[str]
+    #: Nothing was queued: this is the unfinished job that has the same unique key.
+    existing: bool
 
 
 class ManySubmittedDocument(TypedDict):
@@ -23,6 +25,8 @@ class ManySubmittedDocument(TypedDict):
     first: int
     count: int
     warnings: list[str]
+    #: Nothing was queued: this is the unfinished job that has the same unique key.
+    existing: bool
 
 
 class EditableJobDocument(TypedDict):

@@ -19,10 +19,11 @@ from grassq.broker import selection
 from grassq.broker.batch import Batch
 from grassq.broker.documents.texts import timestamp
 from grassq.broker.engine import Engine
-from grassq.broker.job_change import JobChange
+from grassq.broker.job_change import JobChange, traits_in
 from grassq.broker.subscriptions import Filter, Position, Subscription
+from grassq.core.query.selecting import selects
 from grassq.core.syntax.numbers import is_number
-from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByProject, ByQueue, ByState, LastJob, Selector
+from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByState, LastJob, Selector
 from grassq.errors import BadInput, GrassError
 from grassq.web import requests
 from grassq.web.access.auth import Route
@@ -187,7 +188,8 @@ class ChosenChanges:
         self._all = not selectors or any(isinstance(each, AllJobs) for each in selectors)
         self._queues = {each.name for each in selectors if isinstance(each, ByQueue)}
         self._names = {each.name for each in selectors if isinstance(each, ByName)}
-        self._projects = [each for each in selectors if isinstance(each, ByProject)]
+        plain = AllJobs | ByQueue | ByName | ByState | ByIds
+        self._others = [each for each in selectors if not isinstance(each, plain)]
         self._states = {name for each in selectors if isinstance(each, ByState) for name in each.names}
         #: Sorted, and without overlap: the first ids, and the last ones.
         self._firsts: list[int] = []
@@ -203,13 +205,11 @@ class ChosenChanges:
         """Return whether a change is chosen; of a range of jobs, one is enough."""
         if self._all or change.queue in self._queues or change.name in self._names or change.state in self._states:
             return True
-        if self._projects and any(_is_in(change, each) for each in self._projects):
+        if self._others and self._is_in_others(change):
             return True
         at = bisect_right(self._firsts, change.last) - 1
         return at >= 0 and change.job <= self._lasts[at]
 
-
-def _is_in(change: JobChange, asked: ByProject) -> bool:
-    """Tell whether a change is about a job that a selector of a project names."""
-    is_job = asked.id is None or change.job <= asked.id <= change.last
-    return change.project == asked.name and asked.job in (None, change.name) and is_job
+    def _is_in_others(self, change: JobChange) -> bool:
+        traits = traits_in(change)
+        return any(selects(each, traits) for each in self._others)

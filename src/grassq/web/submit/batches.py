@@ -25,7 +25,7 @@ from grassq.web.access.auth import BODY, ENTRY, Route
 from grassq.web.access.bodies import REMOTE_BODY_MAX
 from grassq.web.access.description import Description
 from grassq.web.access.principal import CALLER
-from grassq.web.responses import document, range_text
+from grassq.web.responses import document
 from grassq.web.submit import outputs
 from grassq.web.submit.bulk import JobTemplate
 from grassq.web.submit.handler import Submissions, decoded, off_loop, read_typed
@@ -154,9 +154,8 @@ class Batches:
                     raise BadInput(_refusal(found.problems))
                 return [draft for _, draft in found.drafts]
 
-            ids, warnings = await self._submissions.submitted(request, read, builder, body, count)
-        request[ENTRY].about = f"jobs {range_text(ids)}"
-        answer: BatchSubmittedDocument = {"ids": ids, "warnings": warnings}
+            stored, warnings = await self._submissions.submitted(request, read, builder, body, count)
+        answer: BatchSubmittedDocument = {"ids": stored.ids, "warnings": warnings}
         return document(answer)
 
     async def _read(self, body: CheckBody, builder: DraftBuilder, raw: bytes) -> _Drafted:

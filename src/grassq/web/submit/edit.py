@@ -49,7 +49,7 @@ IN_PARTS = "edit them in parts, such as 1-1000"
 MOVE_IN_PARTS = f"move {MOVED_AT_ONCE} at most at once"
 BY_SET = "`grass edit --set NAME=VALUE` changes many at once"
 #: The options whose values may be given by name.
-MAPPINGS = ("env", REQUIRE, "request")
+MAPPINGS = ("env", REQUIRE, "request", "tag", "tags")
 
 _pairs = msgspec.msgpack.Decoder(Pairs).decode
 

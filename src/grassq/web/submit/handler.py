@@ -10,11 +10,14 @@ from functools import partial
 from typing import TypeVar
 
 from aiohttp import web
+from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker import service
 from grassq.broker.actions.dry_run import dry_run
+from grassq.broker.batch import Batch
 from grassq.broker.engine import BRIEF_MAX, Engine
+from grassq.broker.tokens import Bearer
 from grassq.core.job_options import JobOptions
 from grassq.core.model import Spec, State
 from grassq.core.names import shown
@@ -23,6 +26,7 @@ from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.core.syntax.file_words import SentTree
 from grassq.core.syntax.options import closest
 from grassq.errors import BadInput, Gone, GrassError, NotFound, StoreUnavailable
+from grassq.store.base import Submission
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY, Route
 from grassq.web.access.bodies import REMOTE_BODY_MAX
@@ -37,6 +41,7 @@ from grassq.web.responses import (
     dry_run_text,
     enqueue_text,
     enqueued,
+    existing_text,
     lines_text,
     range_text,
     written_words,
@@ -75,6 +80,14 @@ def _in_turn(handler: Submit) -> Submit:
             return await handler(self, request)
 
     return served
+
+
+class StoredJobs(Struct, frozen=True):
+    """What is stored of a request."""
+
+    ids: list[int]
+    #: Nothing was queued: this is the unfinished job that has the same unique key.
+    existing: bool = False
 
 
 class Submissions:
@@ -166,7 +179,7 @@ class Submissions:
             try:
                 typed, drafts = await self.check(partial(read_typed, body, words), builder, raw, _lines(body))
             except GrassError as error:
-                ids = await self._stored_ids(error, body.key, raw)
+                stored = await self._stored(error, body.key, raw)
                 typed = builder.known.split(words, lambda word: True)
             else:
                 if typed.command.stdin and body.lines is None:
@@ -175,7 +188,7 @@ class Submissions:
                     return enqueued(2, written_words(folders), NO_TREES, send=1)
                 if typed.command.dry_run and drafts:
                     return await self._dry_run(typed, drafts, request)
-                ids = await self._store(drafts, body.key, request, as_sweep=body.verb == "sweep")
+                stored = await self._store(drafts, body.key, request, as_sweep=body.verb == "sweep")
         except (Gone, StoreUnavailable):
             # A client on another machine asks again.
             raise
@@ -185,9 +198,14 @@ class Submissions:
         said = (*typed.notes, *notes_on_times(drafts, now))
         remarks = () if typed.command.quiet else tuple(f"note: {note}" for note in said)
         notes = "".join(f"grass: {note}\n" for note in (*typed.warnings, *remarks))
-        options = typed.options
+        options, ids = typed.options, stored.ids
         is_ready = options.queue in builder.known.offered and not (drafts and waits_first(drafts[0], now))
         state = State.HELD if options.hold else State.QUEUED if is_ready else State.WAITING
+        if stored.existing:
+            job = await self._engine.read(lambda batch: batch.job(ids[0]), short=True)
+            follow = ids[0] if body.verb == "run" or typed.command.sync else None
+            request[ENTRY].about = f"job {ids[0]} is not finished"
+            return enqueued(0, existing_text(typed, ids[0], job), notes, follow=follow)
         if typed.command.stdin:
             request[ENTRY].about = f"jobs {range_text(ids)} in {options.queue}"
             name = (options.name or service.sweep_name(ids[0])) if body.verb == "sweep" and ids else None
@@ -228,8 +246,8 @@ class Submissions:
         def read(builder: DraftBuilder) -> list[service.Draft]:
             return [replace(_draft(job, builder), rerun_of=first) for job in body.jobs]
 
-        ids, warnings = await self.submitted(request, read, builder, body, len(body.jobs))
-        return document(SubmittedDocument(ids=ids, warnings=warnings))
+        stored, warnings = await self.submitted(request, read, builder, body, len(body.jobs))
+        return document(SubmittedDocument(ids=stored.ids, warnings=warnings, existing=stored.existing))
 
     @_in_turn
     async def submit_many(self, request: web.Request) -> web.Response:
@@ -243,9 +261,10 @@ class Submissions:
             return bulk.with_parameters(bulk.of_commands(body.commands, template), body.parameters)
 
         builder = await self.builder(body.submitter(request[CALLER]))
-        ids, warnings = await self.submitted(request, read, builder, body, len(body.commands))
+        stored, warnings = await self.submitted(request, read, builder, body, len(body.commands))
         # The ids are consecutive, so the first id and the count are enough.
-        return document(ManySubmittedDocument(first=ids[0], count=len(ids), warnings=warnings))
+        ids, existing = stored.ids, stored.existing
+        return document(ManySubmittedDocument(first=ids[0], count=len(ids), warnings=warnings, existing=existing))
 
     async def submitted(
         self,
@@ -254,8 +273,8 @@ class Submissions:
         builder: DraftBuilder,
         body: requests.ProgramBody,
         count: int,
-    ) -> tuple[list[int], list[str]]:
-        """Store the drafts that `read` makes; return their ids, and warnings."""
+    ) -> tuple[StoredJobs, list[str]]:
+        """Store the drafts that `read` makes; return what is stored, and warnings."""
         raw, warnings = request[BODY], []
         try:
             drafts = await self.check(read, builder, raw, count)
@@ -263,12 +282,12 @@ class Submissions:
             if missing and not body.wait_for_queue:
                 raise _no_queue(missing[0], builder.known.offers)
         except GrassError as error:
-            ids = await self._stored_ids(error, body.key, raw)
+            stored = await self._stored(error, body.key, raw)
         else:
             warnings = [*self.missing_queues(drafts, builder), *notes_on_times(drafts, time.time())]
-            ids = await self._store(drafts, body.key, request)
-        request[ENTRY].about = f"jobs {range_text(ids)}"
-        return ids, warnings
+            stored = await self._store(drafts, body.key, request)
+        request[ENTRY].about = f"jobs {range_text(stored.ids)}"
+        return stored, warnings
 
     def missing_queues(self, drafts: Sequence[service.Draft], builder: DraftBuilder) -> list[str]:
         """Return a warning for each queue that does not exist yet."""
@@ -277,21 +296,25 @@ class Submissions:
 
     async def _store(
         self, drafts: list[service.Draft], key: str, request: web.Request, as_sweep: bool = False
-    ) -> list[int]:
+    ) -> StoredJobs:
         if not drafts:
-            return []
+            return StoredJobs([])
+        _check_one_key(drafts)
         await self.check_files(draft.spec for draft in drafts)
-        request_digest, bearer = await off_loop(digest, request[BODY]), request[CALLER].bearer
-        handler = partial(
-            service.submit, drafts=drafts, key=key, digest=request_digest, as_sweep=as_sweep, bearer=bearer
-        )
+        made_of = partial(_submit, drafts, as_sweep, request[CALLER].bearer)
+        request_digest = await off_loop(digest, request[BODY])
+        handler = partial(made_of, key=key, digest=request_digest)
         try:
             made = await self._reserved([draft.spec for draft in drafts])
         except GrassError as error:
-            return await self._stored_ids(error, key, request[BODY])
+            if drafts[0].spec.unique is None:
+                return await self._stored(error, key, request[BODY])
+            # The file may be that of the unfinished job with the same unique key.
+            known = await self._engine.change(partial(handler, existing_only=True), short=True)
+            return known or await self._stored(error, key, request[BODY])
         short = len(drafts) <= BRIEF_MAX
         try:
-            return await self._engine.change(handler, key=key, recall=service.ids_of, short=short)
+            stored = await self._engine.change(handler, key=key, recall=stored_of, short=short)
         except GrassError:
             await asyncio.to_thread(outputs.release, made)
             raise
@@ -301,6 +324,10 @@ class Submissions:
                 recall = partial(service.recall, key=key, digest=request_digest)
                 await self._release_if_unknown(made, self._engine.read(recall, short=short))
             raise
+        assert stored is not None
+        if stored.existing and made:
+            await asyncio.to_thread(outputs.release, made)
+        return stored
 
     async def _release_if_unknown(self, made: list[bytes], stored: Awaitable[object]) -> None:
         """Remove the output files of a request that was cancelled, unless its jobs are stored or that is not known."""
@@ -319,13 +346,41 @@ class Submissions:
         for send, fetch in {(spec.send, spec.fetch) for spec in specs if spec.constraints.files}:
             await asyncio.to_thread(self._check_files, send, fetch)
 
-    async def _stored_ids(self, error: GrassError, key: str, raw: bytes) -> list[int]:
+    async def _stored(self, error: GrassError, key: str, raw: bytes) -> StoredJobs:
         """Return the jobs of a repeated request, which may be invalid by now; raise the error if none are stored."""
         recall = partial(service.recall, key=key, digest=await off_loop(digest, raw))
         stored = await self._engine.read(recall, short=True)
         if stored is None:
             raise error
-        return service.ids_of(stored)
+        return stored_of(stored)
+
+
+def stored_of(submission: Submission) -> StoredJobs:
+    """Return what is stored of a request, from what its key stands for."""
+    return StoredJobs(service.ids_of(submission), bool(submission.ids))
+
+
+def _submit(
+    drafts: list[service.Draft],
+    as_sweep: bool,
+    bearer: Bearer,
+    batch: Batch,
+    key: str,
+    digest: bytes,
+    existing_only: bool = False,
+) -> StoredJobs | None:
+    """Store new jobs; with `existing_only` find the unfinished job that is the answer, if there is one."""
+    if existing_only:
+        found = service.existing(batch, drafts[0], key, digest, bearer)
+        return None if found is None else stored_of(found)
+    if drafts[0].spec.unique is not None:
+        return stored_of(service.submit_unique(batch, drafts[0], key, digest, as_sweep, bearer))
+    return StoredJobs(service.submit(batch, drafts, key, digest, as_sweep, bearer))
+
+
+def _check_one_key(drafts: Sequence[service.Draft]) -> None:
+    if len(drafts) > 1 and any(draft.spec.unique is not None for draft in drafts):
+        raise BadInput(f"--unique is for one job, and these are {len(drafts):,}: with one key only the first could run")
 
 
 async def decoded(raw: bytes, kind: type[T]) -> T:

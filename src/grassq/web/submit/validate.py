@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from grassq.broker.service import Draft
 from grassq.core.job_options import SPEC_FIELDS, JobOptions, uses_files
-from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, Spec
+from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, Spec, groups_of
 from grassq.core.names import check_mark, check_name, shown
 from grassq.core.planner.workers import WorkerRoles
 from grassq.core.printable import exact_span
@@ -120,7 +120,9 @@ class DraftBuilder(Struct, frozen=True):
         stated = self.submitter.env.values.get(PROJECT_VARIABLE, b"").decode("utf-8", "replace") or self.project
         if options.project is not None or not stated:
             return options
-        return replace(options, project=check_name(stated, "project name (of GRASS_PROJECT, or the setting)"))
+        return replace(
+            options, project=check_name(stated, "project name (of GRASS_PROJECT, grass.toml or the setting)")
+        )
 
     def request_of(self, options: JobOptions) -> Request:
         """Return the amounts a job asks for."""
@@ -288,6 +290,7 @@ def _constraints(options: JobOptions, submitter: Submitter, *, needs_command: bo
         limit_s=UNSET if options.time_limit_s is None else options.time_limit_s,
         lasts_s=UNSET if options.time_limit_s is None else options.time_limit_s + options.grace_s,
         idle_limit=UNSET if options.idle_limit_s is None else True,
+        groups=groups_of(options),
     )
     return ANYWHERE if constraints == ANYWHERE else constraints
 

@@ -1,0 +1,168 @@
+"""Reads the options that a script gives its own job, in lines such as `#GRASS --gpu 0.5`. Light to load.
+
+The lines are among the first comment lines of the file that the job runs. Their words are put before the typed ones,
+without those that are typed too.
+"""
+
+# pathlib would cost more than the rest of an enqueue.
+# ruff: noqa: PTH116, PTH118
+
+from __future__ import annotations
+
+import os
+import stat
+
+from grassq.cli.typed import VALUE_OPTIONS
+from grassq.errors import BadInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from grassq.core.syntax.options import GivenOptions
+
+#: How much of a script is looked at: of a file that does not begin with comments, the first bytes only.
+FIRST_BYTES, BYTES_MAX, LINES_MAX = 4096, 64 << 10, 100
+MARKS = (b"#GRASS", b"# GRASS")
+#: Programs whose first argument that is a file is a script; with a number, such as python3.12, too.
+INTERPRETERS = frozenset({"python", "bash", "sh", "zsh", "dash", "ksh", "perl", "ruby", "Rscript", "julia"})
+#: How many words after an interpreter may be its script. After -c, -m and -e, also in -lc, there is none.
+ARGUMENTS_MAX, NO_SCRIPT = 16, "cme"
+#: The fields of which each typed value is added to those of the script: the last one of a name counts.
+ADDED = ("env", "tags")
+#: Options that say how the command works, which is for the one who types it.
+TYPED_ONLY = ("quiet", "json", "sync", "stdin", "broker")
+
+
+def script_words(words: list[str]) -> list[str]:
+    """Return the options that the script of a job gives, as words to put before the typed words."""
+    typed, command = _split(words)
+    base = _directory(typed)
+    path = _script_of(command[1:] if command[:1] == ["--"] else command, base)
+    has_queue = path is None and len(command) > 1 and command[0] != "--"
+    if has_queue:
+        # Only the daemon knows whether the first word is a queue.
+        more, rest = _split(command[1:])
+        typed = [*typed, *more]
+        path = _script_of(rest[1:] if rest[:1] == ["--"] else rest, base)
+    lines = [] if path is None else _marked_lines(path)
+    return _words(path, lines, typed, has_queue) if path is not None and lines else []
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the options before the first plain word, with their values, and the words from there on."""
+    place = 0
+    while place < len(words) and words[place].startswith("-") and words[place] != "--":
+        place += 2 if words[place] in VALUE_OPTIONS else 1
+    return words[:place], words[place:]
+
+
+def _directory(typed: list[str]) -> str:
+    """Return the value of --cwd, which the name of a script is relative to."""
+    for place, word in enumerate(typed):
+        if word == "--cwd" and place + 1 < len(typed):
+            return typed[place + 1]
+        if word.startswith("--cwd="):
+            return word.partition("=")[2]
+    return ""
+
+
+def _script_of(command: list[str], base: str) -> str | None:
+    """Return the file that a command runs: its program, or the first file that is given to an interpreter."""
+    if not command:
+        return None
+    if command[0].rpartition("/")[2].rstrip("0123456789.") not in INTERPRETERS:
+        return _file(command[0], base)
+    for word in command[1 : ARGUMENTS_MAX + 1]:
+        if word.startswith("-"):
+            if not word.startswith("--") and word[-1] in NO_SCRIPT:
+                return None
+        elif (found := _file(word, base)) is not None:
+            return found
+    return None
+
+
+def _file(word: str, base: str) -> str | None:
+    path = os.path.join(base, word)
+    try:
+        return path if stat.S_ISREG(os.stat(path).st_mode) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _marked_lines(path: str) -> list[tuple[int, bytes]]:
+    """Return the marked lines among the first comment lines of a file, without their marks, by number."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return []
+    try:
+        raw = os.read(descriptor, FIRST_BYTES)
+        while len(raw) < BYTES_MAX and _is_comment(raw) and (part := os.read(descriptor, BYTES_MAX - len(raw))):
+            raw += part
+    except OSError:
+        return []
+    finally:
+        os.close(descriptor)
+    found: list[tuple[int, bytes]] = []
+    for number, line in enumerate(raw.split(b"\n", LINES_MAX)[:LINES_MAX], 1):
+        if line.strip() and not line.startswith(b"#"):
+            break
+        for mark in MARKS:
+            if line.startswith(mark) and line[len(mark) : len(mark) + 1].strip() == b"":
+                found.append((number, line[len(mark) :].strip()))
+    return found
+
+
+def _is_comment(raw: bytes) -> bool:
+    """Tell whether a text has only comment lines and blank lines, so that more of them may follow."""
+    return b"\0" not in raw and all(not line.strip() or line.startswith(b"#") for line in raw.split(b"\n"))
+
+
+def _words(path: str, lines: list[tuple[int, bytes]], typed: list[str], has_queue: bool) -> list[str]:
+    """Return the options of marked lines that are not typed; raise BadInput with the line of a wrong one."""
+    # Loaded only where there are such lines: it takes longer than all else.
+    from grassq.core.syntax.options import ENQUEUE, GivenOptions
+
+    given, ours = GivenOptions(ENQUEUE), GivenOptions(ENQUEUE)
+    for number, line in lines:
+        try:
+            _take(given, line)
+        except BadInput as error:
+            raise BadInput(f"{path}, line {number}: {error}") from None
+    try:
+        ours.take([os.fsencode(word) for word in typed], 0)
+    except BadInput:
+        return []  # the daemon says what is wrong with the typed words
+    fields = {ENQUEUE[f"--{name}".encode()].field for name in ours.values} - {*ADDED}
+    if ours.amounts:
+        fields.add("request")
+    if has_queue:
+        fields.add("queue")
+    found = []
+    for name, values in given.values.items():
+        option = ENQUEUE[f"--{name}".encode()]
+        if option.field not in fields:
+            found += [option.typed + ("" if not value else f"={os.fsdecode(value)}") for value in values]
+    if "require" not in ours.values:
+        found += [f"--{name}={amount}" for name, amount in given.amounts.items() if name not in ours.amounts]
+    return found
+
+
+def _take(given: GivenOptions, line: bytes) -> None:
+    """Take in the options of one line; raise BadInput for a word that is none, and for a wrong value."""
+    import shlex
+
+    from grassq.core.syntax.options import ENQUEUE, unknown
+
+    try:
+        words = [os.fsencode(word) for word in shlex.split(os.fsdecode(line))]
+    except ValueError as error:
+        raise BadInput(f"the line cannot be split into words: {error}") from None
+    at = given.take(words, 0)
+    if at < len(words):
+        if words[at].startswith(b"-"):
+            raise unknown(words[at], ENQUEUE)
+        raise BadInput(f"{os.fsdecode(words[at])!r} is no option; a #GRASS line has options alone")
+    for name in given.values:
+        given.value(name)
+        if ENQUEUE[f"--{name}".encode()].field in TYPED_ONLY:
+            raise BadInput(f"--{name} says how a command works, so it is typed and no part of a script")
