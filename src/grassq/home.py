@@ -172,7 +172,10 @@ def tree_project(directory: bytes | None = None) -> str:
     """
     if os.environ.get("GRASS_PROJECT"):
         return ""
-    place = os.fsdecode(working_directory() if directory is None else directory)
+    try:
+        place = os.getcwd() if directory is None else os.fsdecode(directory)
+    except OSError:
+        return ""
     top = os.environ.get("HOME", "")
     for _ in range(TREE_DEPTH):
         path = place.rstrip("/") + "/" + TREE_FILE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -88,7 +89,7 @@ def test_the_groups_of_a_job_are_its_project_and_its_tags_sorted() -> None:
     assert groups_of(tagged) == ("project:p", "tag:a=1", "tag:z=2")
 
 
-def in_project(project: str, **amounts: float) -> service.Draft:
+def in_project(project: str, **amounts: Any) -> service.Draft:
     """A job of a project."""
     draft = a_draft(**amounts)
     spec = replace(draft.spec, project=project)

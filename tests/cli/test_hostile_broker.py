@@ -46,6 +46,9 @@ ANSWERS: Mapping[str, object] = {
             | {"vram": 8, "vram_free": EVIL, "holders": [{"job": EVIL}], "online": True, "drained": EVIL}
         ]
     },
+    "/v1/limits": {
+        "limits": [{"group": EVIL, "amounts": {EVIL: EVIL}, "held": {EVIL: EVIL}, "jobs": EVIL, "running": EVIL}]
+    },
     "/v1/audit": {"entries": [ENTRY]},
     "/v1/machines": {
         "machines": [
@@ -70,7 +73,7 @@ ANSWERS: Mapping[str, object] = {
 }
 CHANGED = {
     "name": EVIL, "status": EVIL, "queues": [EVIL], "worker": EVIL, "drained": True, "id": EVIL, "code": EVIL,
-    "resource": EVIL,
+    "resource": EVIL, "group": EVIL,
     "expires": EVIL, "notes": [EVIL], "changed": {EVIL: EVIL}, "ids": [5], "jobs": [JOB], "print": {},
     "results": [{"to": EVIL, "ok": True}, {"to": EVIL, "error": EVIL}],
 }  # fmt: skip
@@ -104,6 +107,7 @@ LINES = {
     "delete-queue": [["delete-queue", "q"]],
     "pause": [["pause", "q"]],
     "resume": [["resume", "q"]],
+    "limit": [["limit"], ["limit", "--json"], ["limit", "project:p", "gpu=1"], ["limit", "project:p", "--remove"]],
     "machine": [
         ["machine"], ["machine", "--json"], ["machine", "add", "m"], ["machine", "test", "m"],
         ["machine", "retry", "m"], ["machine", "remove", "m"], ["machine", "shell", "m"],

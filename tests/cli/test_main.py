@@ -60,7 +60,9 @@ def test_the_help_of_a_job_names_every_option(name: str, option: str) -> None:
 
 
 REMOTE = "show info status top why kill rerun hold release priority edit clean wait events log follow pause resume "
-REMOTE += "history web delete-queue move eta what-if token device drain remove audit run sweep enqueue create-queue"
+REMOTE += (
+    "history web delete-queue limit move eta what-if token device drain remove audit run sweep enqueue create-queue"
+)
 
 
 @pytest.mark.parametrize("name", BY_NAME)

@@ -45,6 +45,8 @@ CLIENT = [
     "job",
     "jobs",
     "kill",
+    "limit",
+    "limits",
     "log",
     "move",
     "pause",

@@ -152,6 +152,8 @@ class EveryRoute:
         await ask("GET", f"/v1/what-if?capacity={quote('{gpu: 8}')}&selector=all")
         assert (await ask("POST", "/v1/what-if", words=["q", "--gpu", "1", "true"]))["job"]["id"] is None
         await ask("GET", "/v1/line?queue=q&count=2")
+        await ask("POST", "/v1/limit", group="project:p", amounts={"gpu": 8, "mem": "64G"}, jobs=10)
+        assert len((await ask("GET", "/v1/limits"))["limits"]) == 1
         assert len((await ask("GET", "/v1/devices"))["devices"]) == 2
 
     async def ask_logs(self) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from grassq.broker.batch import Batch
 from grassq.core.model import FINAL, Job, State
 from grassq.core.names import ALL, STATES, shown
+from grassq.core.query.selecting import selects, traits_of
 from grassq.core.syntax.numbers import id_ranges
 from grassq.core.syntax.options import closest
 from grassq.core.syntax.selectors import (
@@ -44,7 +45,8 @@ ROWS_AT_ONCE = 64
 #: What costs as much as reading one more job: bytes of commands, jobs that are counted off for `@~N`, and ids that are
 #: looked at for succeeded jobs, which no index lists.
 BYTES_PER_JOB, COUNTED_PER_JOB, LOOKED_AT_PER_JOB = 4000, 100, 40
-#: A word that selects nothing is compared with the names of this many of the newest jobs.
+#: A word that selects nothing is compared with the names of this many of the newest jobs; a command that waits looks
+#: for the last submission of joined parts among as many.
 NEAR_JOBS = 200
 UNFINISHED = tuple(state.value for state in State if state not in FINAL)
 
@@ -198,7 +200,8 @@ def _meant_live(batch: Batch, source: SelectorState) -> SelectorState:
     """Find what a selector means to a command that waits: `all` and a queue mean jobs that have not ended.
 
     A name means them too, and all jobs of the submission that used the name last: a sweep whose first job fails at once
-    has failed, however late the command comes.
+    has failed, however late the command comes. So do a tag, and parts that are joined if the last submission is among
+    the newest NEAR_JOBS jobs.
     """
     meant = resolve(batch, source.typed)
     match meant:
@@ -215,6 +218,10 @@ def _meant_live(batch: Batch, source: SelectorState) -> SelectorState:
         case ByTag(key, value):
             newest = batch.store.last_tagged(key, value)
             return replace(source, meant=meant, ended_of=newest.created if newest is not None else None)
+        case AllOf() | AnyOf() | Since():
+            last = batch.store.scan(JobScan(descending=True), NEAR_JOBS)
+            created = next((job.created for job in last if selects(meant, traits_of(job))), None)
+            return replace(source, meant=meant, ended_of=created)
         case _:
             return replace(source, meant=meant)
 

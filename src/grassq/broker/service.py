@@ -91,7 +91,7 @@ def submit(
 def submit_unique(
     batch: Batch, draft: Draft, key: str, digest: bytes, as_sweep: bool = False, bearer: Bearer = tokens.OWNER
 ) -> Submission:
-    """Store a new job, unless an unfinished job of the same bearer has its unique key: then that one is the answer."""
+    """Store a new job, or return the unfinished job of the same bearer that has its unique key."""
     found = existing(batch, draft, key, digest, bearer)
     if found is None:
         submit(batch, [draft], key, digest, as_sweep, bearer)

@@ -28,7 +28,7 @@ INTERPRETERS = frozenset({"python", "bash", "sh", "zsh", "dash", "ksh", "perl", 
 ARGUMENTS_MAX, NO_SCRIPT = 16, "cme"
 #: The fields of which each typed value is added to those of the script: the last one of a name counts.
 ADDED = ("env", "tags")
-#: Options that say how the command works, which is for the one who types it.
+#: Options that say how the command works: a script has nothing to say about that.
 TYPED_ONLY = ("quiet", "json", "sync", "stdin", "broker")
 
 
@@ -37,7 +37,7 @@ def script_words(words: list[str]) -> list[str]:
     typed, command = _split(words)
     base = _directory(typed)
     path = _script_of(command[1:] if command[:1] == ["--"] else command, base)
-    has_queue = path is None and len(command) > 1 and command[0] != "--"
+    has_queue = path is None and len(command) > 1 and command[0] != "--" and not _is_interpreter(command[0])
     if has_queue:
         # Only the daemon knows whether the first word is a queue.
         more, rest = _split(command[1:])
@@ -69,7 +69,7 @@ def _script_of(command: list[str], base: str) -> str | None:
     """Return the file that a command runs: its program, or the first file that is given to an interpreter."""
     if not command:
         return None
-    if command[0].rpartition("/")[2].rstrip("0123456789.") not in INTERPRETERS:
+    if not _is_interpreter(command[0]):
         return _file(command[0], base)
     for word in command[1 : ARGUMENTS_MAX + 1]:
         if word.startswith("-"):
@@ -78,6 +78,10 @@ def _script_of(command: list[str], base: str) -> str | None:
         elif (found := _file(word, base)) is not None:
             return found
     return None
+
+
+def _is_interpreter(program: str) -> bool:
+    return program.rpartition("/")[2].rstrip("0123456789.") in INTERPRETERS
 
 
 def _file(word: str, base: str) -> str | None:
@@ -161,7 +165,7 @@ def _take(given: GivenOptions, line: bytes) -> None:
     if at < len(words):
         if words[at].startswith(b"-"):
             raise unknown(words[at], ENQUEUE)
-        raise BadInput(f"{os.fsdecode(words[at])!r} is no option; a #GRASS line has options alone")
+        raise BadInput(f"{os.fsdecode(words[at])!r} is not an option; a #GRASS line has options alone")
     for name in given.values:
         given.value(name)
         if ENQUEUE[f"--{name}".encode()].field in TYPED_ONLY:

@@ -65,7 +65,6 @@ _ANSWERS_FOR_NOW = (
         "suspend",
         "for now `grass pause` starts no new jobs and `grass hold` keeps a waiting job; neither stops a process",
     ),
-    ("limit", "for now the limits are those of a queue: grass create-queue --help"),
     ("scale suggest", "for now there is nothing like it; `grass help` lists the commands"),
 )
 

@@ -28,7 +28,7 @@ def check_group(text: str) -> str:
         return f"tag:{meant.key}={meant.value}"
     if isinstance(meant, ByProject) and meant.job is None:
         return f"project:{meant.name}"
-    raise BadInput(f"{shown(text)} is no group that can have a limit: write project:NAME or tag:KEY=VALUE")
+    raise BadInput(f"{shown(text)} is not a group that can have a limit: write project:NAME or tag:KEY=VALUE")
 
 
 def read_limit(amounts: Mapping[str, object], jobs: int | None) -> GroupLimit:

@@ -80,10 +80,15 @@ def _list(answer: Document, group: str | None, as_json: bool) -> int:
 def _held(limit: Mapping[str, Any]) -> str:
     """Return what a group holds of its limit: `gpu 2 of 4, jobs 1 of 10`."""
     held = limit.get("held") or {}
-    parts = [f"{name} {held.get(name, 0):g} of {most:g}" for name, most in (limit.get("amounts") or {}).items()]
+    most = limit.get("amounts") or {}
+    parts = [f"{name} {_number(held.get(name, 0))} of {_number(amount)}" for name, amount in most.items()]
     if limit.get("jobs") is not None:
         parts.append(f"jobs {limit.get('running')} of {limit.get('jobs')}")
     return ", ".join(parts)
+
+
+def _number(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def _asked(amounts: Mapping[str, str], jobs: int | None) -> str:

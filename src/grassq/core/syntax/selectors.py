@@ -112,7 +112,7 @@ class AllOf(msgspec.Struct, frozen=True, tag="and"):
 
 
 class AnyOf(msgspec.Struct, frozen=True, tag="or"):
-    """Every job that one of some parts selects."""
+    """Every job that at least one part selects."""
 
     parts: tuple[Part | AllOf, ...]
 
@@ -151,7 +151,7 @@ def _compound(text: str) -> Selector:
                 states += names
             case ByWord(word):
                 raise BadInput(
-                    f"{shown(text)}: {shown(word)} is no state; in a list, write queue:{word} or name:{word}"
+                    f"{shown(text)}: {shown(word)} is not a state; in a list, write queue:{word} or name:{word}"
                     f" (the states are {', '.join(STATES)})"
                 )
             case _:

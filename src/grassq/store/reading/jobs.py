@@ -59,7 +59,7 @@ class JobReader(FactReader):
                 return self._page(selector, after, upto, limit)
 
     def _merged(self, parts: Sequence[Selector], after: int, upto: int, limit: int) -> tuple[list[Job], int]:
-        """Return a page of the jobs that one of some parts names: as far as every part was read."""
+        """Return a page of the jobs that any of these parts names, as far as every part was read."""
         found: dict[int, Job] = {}
         for part in parts:
             some, upto = self.page(part, after, upto, limit)
