@@ -250,8 +250,9 @@ def _option_lines(option: Option) -> str:
 FOOT = """\
 SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before),
 all, a state or several (failed,cancelled), a queue, a name, project:P, P/NAME,
-P/NAME/ID, or token:ID (the unfinished jobs of a token). DURATION is 90s, 5m,
-1h30m, 7d or 1week.
+P/NAME/ID, tag:K=V, tag:K, state:S, since:2d, sweep:ID, or token:ID (the
+unfinished jobs of a token); + is and, comma is or: failed+since:2d,tag:team=a.
+DURATION is 90s, 5m, 1h30m, 7d or 1week.
 `grass COMMAND --help` explains a command. `--json` prints data for programs.
 Exit: 0 ok, 1 a job or a test notice failed, no line matched, or the answer
 could not be written, 2 usage, 3 not found, 4 no daemon or broker, 5 refused,
