@@ -220,7 +220,7 @@ async def submit(fixture: BrokerFixture, commands: list[Any], token: str | None 
 def test_commands_are_lines_or_words() -> None:
     async def test(fixture: BrokerFixture) -> None:
         answer = await submit(fixture, ["ls a", "ls *", ["echo", "a b"], [{"b64": "bHM="}]], hold=True, name="x")
-        assert answer.json == {"first": 1, "count": 4, "warnings": [], "existing": False}
+        assert answer.json == {"first": 1, "count": 4, "warnings": []}
         jobs = await stored(fixture)
         assert [job.spec.command for job in jobs] == [(b"ls", b"a"), (b"ls *",), (b"echo", b"a b"), (b"ls",)]
         assert [job.spec.shell for job in jobs] == [None, b"/bin/sh", None, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from grassq.core.model import State
 from grassq.web.responses import BulkDocument
@@ -14,8 +14,8 @@ class SubmittedDocument(TypedDict):
     #: In the order in which the jobs were sent.
     ids: list[int]
     warnings: list[str]
-    #: Nothing was queued: this is the unfinished job that has the same unique key.
-    existing: bool
+    #: True if nothing was queued: this is the unfinished job that has the same unique key.
+    existing: NotRequired[bool]
 
 
 class ManySubmittedDocument(TypedDict):
@@ -25,8 +25,8 @@ class ManySubmittedDocument(TypedDict):
     first: int
     count: int
     warnings: list[str]
-    #: Nothing was queued: this is the unfinished job that has the same unique key.
-    existing: bool
+    #: True if nothing was queued: this is the unfinished job that has the same unique key.
+    existing: NotRequired[bool]
 
 
 class EditableJobDocument(TypedDict):

@@ -25,7 +25,7 @@ from grassq.broker.summary.brief import brief, glance
 from grassq.broker.waiting import dependents
 from grassq.core.messages import LeftFolder
 from grassq.core.model import State
-from grassq.core.syntax.selectors import AllJobs, ByQueue, ByState, Selector
+from grassq.core.syntax.selectors import AllJobs, AnyOf, ByQueue, ByState, Selector
 from grassq.errors import BadInput, GrassError, StoreFull, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY, Route
@@ -362,7 +362,9 @@ def _rerun(body: requests.SelectBody, caller: Principal) -> Action:
 def _refuse_history(batch: Batch, chosen: list[Selector]) -> None:
     """Refuse to run every job again that ever ended, or every one of a queue."""
     for selector in chosen:
-        if isinstance(selection.resolve(batch, selector), AllJobs | ByQueue):
+        meant = selection.resolve(batch, selector)
+        parts = meant.parts if isinstance(meant, AnyOf) else (meant,)
+        if any(isinstance(part, AllJobs | ByQueue) for part in parts):
             raise BadInput(
                 f"{selection.describe(selector)} stands for every job that ever ended there; say which to run again: "
                 "--failed, a state such as failed,cancelled, a name or ids"

@@ -247,7 +247,8 @@ class Submissions:
             return [replace(_draft(job, builder), rerun_of=first) for job in body.jobs]
 
         stored, warnings = await self.submitted(request, read, builder, body, len(body.jobs))
-        return document(SubmittedDocument(ids=stored.ids, warnings=warnings, existing=stored.existing))
+        answer = SubmittedDocument(ids=stored.ids, warnings=warnings)
+        return document({**answer, "existing": True} if stored.existing else answer)
 
     @_in_turn
     async def submit_many(self, request: web.Request) -> web.Response:
@@ -263,8 +264,8 @@ class Submissions:
         builder = await self.builder(body.submitter(request[CALLER]))
         stored, warnings = await self.submitted(request, read, builder, body, len(body.commands))
         # The ids are consecutive, so the first id and the count are enough.
-        ids, existing = stored.ids, stored.existing
-        return document(ManySubmittedDocument(first=ids[0], count=len(ids), warnings=warnings, existing=existing))
+        answer = ManySubmittedDocument(first=stored.ids[0], count=len(stored.ids), warnings=warnings)
+        return document({**answer, "existing": True} if stored.existing else answer)
 
     async def submitted(
         self,
