@@ -21,16 +21,12 @@ from grassq.core.model import (
     FINAL,
     HOLDING,
     Constraints,
-    ForJobs,
-    ForQueue,
-    ForTime,
     Job,
     Outcome,
     Placement,
     QueueTemplate,
     Spec,
     State,
-    Wait,
     WorkerInfo,
 )
 from grassq.core.planner.limits.groups import GroupLimit
@@ -38,7 +34,6 @@ from grassq.core.planner.request_classes import Shape
 from grassq.core.query.query import JobFacts
 from grassq.core.resources.amounts import Allocation, Request
 from grassq.core.waiting.conditions import Dependency
-from grassq.core.waiting.retries import RETRY_DELAY_S
 from grassq.store import sql
 from grassq.store.base import (
     Attempt,
@@ -51,6 +46,7 @@ from grassq.store.base import (
     WaitingGroup,
     WorkerRecord,
 )
+from grassq.store.wait_words import wait_words, waits_from
 
 #: Different shapes whose requests are remembered while jobs are looked through.
 SHAPES_CACHED = 1024
@@ -137,40 +133,7 @@ _untold = (None,) * len(_TOLD)
 # SQLite's driver binds numbers, texts and bytearrays at once; for any other type, also bytes, enumerations and None,
 # it first spends half a microsecond on finding an adapter.
 _plain_text = str.__str__
-# The spelling of each wait in the column `waits`; a time is in `ready_at`, and a delay says how long it was. Earlier
-# releases knew one delay only, and wrote `time`.
-_QUEUE, _JOBS, _AT, _DELAY, _OLD_DELAY = "queue", "jobs", "at", "in:", "time"
-
-
-def _wait_words(waits: tuple[Wait, ...]) -> str:
-    return " ".join([_wait_word(wait) for wait in waits])
-
-
-def _wait_word(wait: Wait) -> str:
-    match wait:
-        case ForQueue():
-            return _QUEUE
-        case ForJobs():
-            return _JOBS
-        case ForTime(_, delay_s):
-            return _AT if delay_s is None else f"{_DELAY}{delay_s!r}"
-
-
-def _waits_from(words: str, ready_at: float | None) -> tuple[Wait, ...]:
-    return tuple([_wait_from(word, ready_at or 0.0) for word in words.split()])
-
-
-def _wait_from(word: str, ready_at: float) -> Wait:
-    if word == _QUEUE:
-        return ForQueue()
-    if word == _JOBS:
-        return ForJobs()
-    if word == _AT:
-        return ForTime(ready_at)
-    return ForTime(ready_at, RETRY_DELAY_S if word == _OLD_DELAY else float(word.removeprefix(_DELAY)))
-
-
-_PLAIN: dict[type, Callable[[Any], object]] = {State: _plain_text, Outcome: _plain_text, bool: int, tuple: _wait_words}
+_PLAIN: dict[type, Callable[[Any], object]] = {State: _plain_text, Outcome: _plain_text, bool: int, tuple: wait_words}
 
 
 def _plain(value: object) -> object:
@@ -248,7 +211,7 @@ def job_from(row: tuple[Any, ...]) -> Job:
         tried=row[11],
         lost=row[12],
         created=row[13],
-        waits=_waits_from(row[24], row[14]) if row[24] else (),
+        waits=waits_from(row[24], row[14]) if row[24] else (),
         started=row[15],
         finished=row[16],
         outcome=None if row[17] is None else _OUTCOMES[row[17]],

@@ -1092,6 +1092,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The limits of groups, and what the groups hold
+         * @description The owner, or a token or session with the scope read, submit or admin.
+         */
+        get: operations["getLimits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/limit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Set or remove the limit of a group of jobs
+         * @description The owner, or a token or session with the scope admin.
+         */
+        post: operations["postLimit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/devices/add": {
         parameters: {
             query?: never;
@@ -1792,6 +1832,8 @@ export interface components {
              *       "on_lost": "fail",
              *       "grace_s": null,
              *       "time_limit_s": null,
+             *       "warn_s": null,
+             *       "idle_limit_s": null,
              *       "split": false,
              *       "log_max": null,
              *       "output": null,
@@ -1806,6 +1848,8 @@ export interface components {
              *       "notify": [],
              *       "wrap": null,
              *       "project": null,
+             *       "tags": {},
+             *       "unique": null,
              *       "parameters": {},
              *       "worker": null,
              *       "labels": [],
@@ -1822,7 +1866,8 @@ export interface components {
              *       "queue": null,
              *       "request": null,
              *       "env": [],
-             *       "cwd": null
+             *       "cwd": null,
+             *       "warn_signal": null
              *     }
              */
             job: components["schemas"]["JobBody"];
@@ -1970,6 +2015,8 @@ export interface components {
              *       "on_lost": "fail",
              *       "grace_s": null,
              *       "time_limit_s": null,
+             *       "warn_s": null,
+             *       "idle_limit_s": null,
              *       "split": false,
              *       "log_max": null,
              *       "output": null,
@@ -1984,6 +2031,8 @@ export interface components {
              *       "notify": [],
              *       "wrap": null,
              *       "project": null,
+             *       "tags": {},
+             *       "unique": null,
              *       "parameters": {},
              *       "worker": null,
              *       "labels": [],
@@ -2000,7 +2049,8 @@ export interface components {
              *       "queue": null,
              *       "request": null,
              *       "env": [],
-             *       "cwd": null
+             *       "cwd": null,
+             *       "warn_signal": null
              *     }
              */
             job: components["schemas"]["JobBody"];
@@ -2691,6 +2741,13 @@ export interface components {
                 [key: string]: string;
             };
             /**
+             * @description By key.
+             * @default {}
+             */
+            tags: {
+                [key: string]: string;
+            };
+            /**
              * @description Absolute in a spec; `{job.id}` and the like are filled in at the start.
              * @default null
              */
@@ -2701,6 +2758,11 @@ export interface components {
             wrap: string | {
                 [key: string]: string;
             } | null;
+            /**
+             * @description A signal without SIG, such as TERM; null is USR1.
+             * @default null
+             */
+            warn_signal: string | null;
             /** @default 1 */
             tries: number;
             /**
@@ -2728,6 +2790,13 @@ export interface components {
              * @default null
              */
             time_limit_s: number | null;
+            /** @default null */
+            warn_s: number | null;
+            /**
+             * @description Kept by the shim too: no byte of output for so long ends an attempt.
+             * @default null
+             */
+            idle_limit_s: number | null;
             /** @default false */
             split: boolean;
             /**
@@ -2750,6 +2819,11 @@ export interface components {
             notify: string[];
             /** @default null */
             project: string | null;
+            /**
+             * @description Kept by the broker, within the jobs of one token.
+             * @default null
+             */
+            unique: string | null;
             /** @default null */
             worker: string | null;
             /** @default [] */
@@ -2784,6 +2858,10 @@ export interface components {
             name: string | null;
             /** @description The project that the job is part of. */
             project: string | null;
+            /** @description The tags of the job, by key. */
+            tags: {
+                [key: string]: string;
+            };
             queue: string;
             state: components["schemas"]["State"];
             /** @description Why the job is in this state, or waits. */
@@ -2848,6 +2926,16 @@ export interface components {
             output: string | null;
             /** @description What is put before the command, such as a container. */
             wrap: string | null;
+            /** @description Seconds after which each attempt is ended, as the job asks for it. */
+            time_limit_s: number | null;
+            /** @description Seconds after which the last attempt is ended: the limit of the job, else the one of its queue. */
+            effective_time_limit_s: number | null;
+            /** @description Seconds before the limit at which the processes that handle the signal get it. */
+            warn_s: number | null;
+            /** @description The signal without SIG, such as USR1. */
+            warn_signal: string | null;
+            /** @description Seconds without output after which each attempt is ended. */
+            idle_limit_s: number | null;
             /** @description When it was submitted, in RFC 3339. */
             created: string;
             started: string | null;
@@ -2943,6 +3031,67 @@ export interface components {
             bytes: number;
             /** @description Why the first of them is still there. */
             why: string | null;
+        };
+        /**
+         * LimitBody
+         * @description A group and its whole limit; with `remove`, a group that has none any more.
+         */
+        LimitBody: {
+            /** @description `project:NAME` or `tag:KEY=VALUE`. */
+            group: string;
+            /**
+             * @description By resource: the most that the jobs of the group hold at once, such as 4, 0.5 or "64G".
+             * @default {}
+             */
+            amounts: {
+                [key: string]: number | string;
+            };
+            /**
+             * @description How many of its jobs may run at once.
+             * @default null
+             */
+            jobs: number | null;
+            /** @default false */
+            remove: boolean;
+            /** @description 32 hex digits; a repeated request with the same key gets the answer of the first. */
+            key: string;
+        };
+        /**
+         * Limit
+         * @description What the jobs of a group may hold at once, and what they hold.
+         */
+        Limit: {
+            /** @description `project:NAME` or `tag:KEY=VALUE`. */
+            group: string;
+            /** @description By resource: the most that its jobs hold at once; memory in MiB. */
+            amounts: {
+                [key: string]: number;
+            };
+            /** @description How many of its jobs may run at once; null for any number. */
+            jobs: number | null;
+            /** @description By resource of `amounts`: what its running jobs asked for. */
+            held: {
+                [key: string]: number;
+            };
+            /** @description How many of its jobs run now. */
+            running: number;
+        };
+        /**
+         * LimitSet
+         * @description A limit that was set or removed.
+         */
+        LimitSet: {
+            group: string;
+            /** @description `set` or `removed`. */
+            status: string;
+            notes: string[];
+        };
+        /**
+         * Limits
+         * @description Every limit of a group.
+         */
+        Limits: {
+            limits: components["schemas"]["Limit"][];
         };
         /**
          * Line
@@ -3362,6 +3511,8 @@ export interface components {
             first: number;
             count: number;
             warnings: string[];
+            /** @description True if nothing was queued: this is the unfinished job that has the same unique key. */
+            existing?: boolean;
         };
         /**
          * MoveBody
@@ -3492,7 +3643,7 @@ export interface components {
          * @description How an attempt ended; `grassq.core.outcome` has the words and the exit code of each.
          * @enum {unknown}
          */
-        Outcome: "cancelled" | "dependency_failed" | "exited" | "lost" | "signalled" | "spawn_failed" | "unknown";
+        Outcome: "cancelled" | "dependency_failed" | "exited" | "lost" | "signalled" | "spawn_failed" | "timed_out" | "unknown";
         /**
          * Overview
          * @description Queues, workers and jobs.
@@ -3659,6 +3810,10 @@ export interface components {
             cwd: string | null;
             /** @description What is put before the commands of its jobs, such as a container. */
             wrap: string | null;
+            /** @description The time limit of a job that names none, in seconds. */
+            time_limit_s: number | null;
+            /** @description The longest time limit of a job; without a default, also the limit of a job that names none. */
+            max_time_limit_s: number | null;
             /** @description Jobs that run here. */
             running: number;
             /** @description Jobs that wait for this queue, on any worker. */
@@ -4021,6 +4176,8 @@ export interface components {
             /** @description In the order in which the jobs were sent. */
             ids: number[];
             warnings: string[];
+            /** @description True if nothing was queued: this is the unfinished job that has the same unique key. */
+            existing?: boolean;
         };
         /**
          * SweepColumn
@@ -6010,6 +6167,54 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["WorkerRemoved"];
+                };
+            };
+            503: components["responses"]["Refusal"];
+            "4XX": components["responses"]["Refusal"];
+        };
+    };
+    getLimits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Limits"];
+                };
+            };
+            503: components["responses"]["Refusal"];
+            "4XX": components["responses"]["Refusal"];
+        };
+    };
+    postLimit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LimitBody"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitSet"];
                 };
             };
             503: components["responses"]["Refusal"];
