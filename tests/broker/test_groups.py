@@ -124,7 +124,7 @@ def test_limits_are_stored_and_say_what_their_groups_hold(tmp_path: Path) -> Non
         assert fixture.decider.board.group_limits["project:p"] == read
         fixture.reopen()
         fixture.hello(a_worker("w", cpu=4, gpu=2), fresh=False, held=[(1, 1), (2, 1)])
-    with pytest.raises(Refused, match=r"never run: 1 gpu asked, and project:p holds 0\.5 at most"):
+    with pytest.raises(Refused, match=r"never run: limit project:p gpu=0\.5 .*: job asks for 1 gpu"):
         fixture.submit(in_project("p", gpu=1))
     fixture.submit(in_project("p", gpu=0.5), in_project("q", gpu=1))
     set_limit("project:p", None, "3")

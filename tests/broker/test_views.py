@@ -157,7 +157,7 @@ def test_why_says_when_the_job_that_keeps_room_starts_at_the_latest_and_which_li
     told = f"(gpu is free but kept for job 2, which has waited longer and starts by {at} at the latest)"
     assert told in _why(fixture, "3")["text"]
     # A job that ends in time is not kept from starting.
-    fixture.submit(a_draft(gpu=1, constraints=Constraints(limit_s=60.0, groups=("project:p",))))
+    fixture.submit(a_draft(gpu=1, constraints=Constraints(lasts_s=60.0, groups=("project:p",))))
     assert fixture.job(4).state is State.PLACED and board.times.backfilled == {(4, 1)}
     board.set_group_limit("project:p", GroupLimit(jobs=1))
     fixture.submit(a_draft(gpu=1, constraints=Constraints(groups=("project:p",))))

@@ -8,6 +8,7 @@ VTALRM PROF WINCH IO PWR SYS
 """
 #: Every signal that has a name, without SIG.
 SIGNALS = {name: number for number, name in enumerate(_NAMES.split(), start=1)}
+_ALIASES = {"IOT": "ABRT", "CLD": "CHLD", "POLL": "IO"}
 #: The largest number of a signal.
 SIGNAL_MAX = 64
 
@@ -16,4 +17,5 @@ def signal_number(text: str) -> int | None:
     """Return the number of a signal: `USR1`, `SIGUSR1` or `10`; None if there is no such signal."""
     if text.isascii() and text.isdigit() and len(text) <= len(str(SIGNAL_MAX)):
         return int(text) if 1 <= int(text) <= SIGNAL_MAX else None
-    return SIGNALS.get(text.upper().removeprefix("SIG"))
+    name = text.upper().removeprefix("SIG")
+    return SIGNALS.get(_ALIASES.get(name, name))

@@ -19,8 +19,6 @@ _AMOUNT_STARTS = tuple(bytes([byte]) for byte in b"0123456789.[{")
 _CLOSE = 0.75
 _DIGITS = re.compile(r"[0-9]+")
 
-_NO_DEPENDENCY = "a job cannot wait for another one yet; for now: grass wait ID && grass enqueue COMMAND"
-_NO_START_TIME = "a job cannot start at a time yet; for now: at, or cron"
 #: Options of other tools: ours, or what to do instead.
 OTHER_OPTIONS = {
     **dict.fromkeys(("-n", "-J", "--job-name", "--title"), "--name"),
@@ -30,8 +28,11 @@ OTHER_OPTIONS = {
     **dict.fromkeys(("--retry", "--max-retries"), "--retries"),
     **dict.fromkeys(("-t", "--time", "--timeout", "--walltime"), "--time-limit"),
     "--signal": "--warn",
-    **dict.fromkeys(("-d", "--after", "--afterok", "--depend", "--depends", "--dependency"), _NO_DEPENDENCY),
-    **dict.fromkeys(("--at", "--begin", "--delay"), _NO_START_TIME),
+    **dict.fromkeys(("-d", "--afterok", "--depend", "--depends", "--dependency"), "--after"),
+    "--afterany": "--after-any",
+    "--afternotok": "--after-fail",
+    "--begin": "--at",
+    "--delay": "--in",
     "--array": "`grass sweep` makes many jobs of one command",
 }
 
