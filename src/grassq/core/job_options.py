@@ -27,6 +27,7 @@ from grassq.core.options.parsers import WORKER_NAME, flag, named, number, one_of
 from grassq.core.options.parsers import Option as Option
 from grassq.core.options.parsers import Pairs as Pairs
 from grassq.core.options.warning import Warn
+from grassq.core.sweeps.arrays import TASKS_MAX
 from grassq.core.sweeps.parameters import Parameters
 from grassq.core.syntax.durations import DURATION_MAX_S
 from grassq.core.syntax.file_words import SentTree
@@ -176,7 +177,9 @@ class PlainOptions(SpecOptions, frozen=True, kw_only=True):
         "run on a worker with this label (see `grass daemon`); repeat for more", "needs", value="LABEL",
         name="label", repeats=True,
     )] = ()
-    name: Annotated[str | None, Option(named("job name"), "a name that selects the job", value="NAME")] = None
+    name: Annotated[str | None, Option(
+        named("job name", parsers.name_form), "a name that selects the job", value="NAME",
+    )] = None
     priority: Annotated[int, Option(
         number, f"larger is sooner; {NEUTRAL_PRIORITY} is neutral", value="N", least=-PRIORITY_MAX, most=PRIORITY_MAX,
     )] = NEUTRAL_PRIORITY
@@ -235,6 +238,12 @@ class CommandOptions(Struct, frozen=True, kw_only=True):
     dry_run: Annotated[bool, _flag()] = False
     #: The commands are the lines of stdin; there are no words.
     stdin: Annotated[bool, _flag()] = False
+    #: Indexes, or a file: one job for each index or row, all or none. `{index}` or `{column}` becomes its value.
+    array: Annotated[str | None, Option(text, value="INDEXES")] = None
+    each: Annotated[str | None, Option(text, value="FILE")] = None
+    #: Of the jobs of one submission: how many run at once, and after how many failures nothing more starts.
+    at_once: Annotated[int | None, Option(number, value="N", least=1, most=TASKS_MAX)] = None
+    max_fails: Annotated[int | None, Option(number, value="K", least=1, most=TASKS_MAX)] = None
     broker: Annotated[str | None, Option(text, value="ADDRESS")] = None
 
 

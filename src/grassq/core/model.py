@@ -140,6 +140,12 @@ class Spec(SpecOptions, frozen=True, omit_defaults=True):
     by: str | None = None
     #: The jobs that this one starts after. Kept by the broker: no worker is told.
     dependencies: tuple[Dependency, ...] = ()
+    #: The index of a job of an array; and of the whole array how many indexes there are, the smallest and the largest.
+    array_index: int | None = None
+    array_of: tuple[int, int, int] | None = None
+    #: The sweep of the job, set by the broker; and for `grass sweep --file` what names its command and options.
+    sweep: int | None = None
+    point: str | None = None
 
 
 class Placement(Struct, frozen=True, omit_defaults=True):
@@ -231,6 +237,11 @@ class Job(Struct, frozen=True, kw_only=True):
     def unique_key(self) -> str | None:
         """The unique key of this job, within the jobs of its token; None if it has none."""
         return None if self.spec.unique is None else scoped_key(self.token, self.spec.unique)
+
+    @property
+    def sweep(self) -> int | None:
+        """The sweep of this job."""
+        return self.spec.sweep
 
     @property
     def attempt_id(self) -> AttemptId:

@@ -27,6 +27,8 @@ Section = Literal["needs", "given", "treated"]
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 
+_PLACE = re.compile(r"\{[^{}]+\}")
+
 Parse = Callable[["Option", Sequence[bytes]], Any]
 
 
@@ -226,6 +228,12 @@ def targets(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
 def named(what: str, check: Callable[[str, str], str] = check_name) -> Parse:
     """Return a parser of a value that is the name of something."""
     return lambda option, values: check(text(option, values), what)
+
+
+def name_form(text: str, what: str) -> str:
+    """Return the name of a job, or of the jobs of a sweep with `{NAME}` for a value; raise BadInput for others."""
+    check_name(_PLACE.sub("x", text) if "{" in text else text, what)
+    return text
 
 
 def label_names(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:

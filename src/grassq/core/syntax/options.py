@@ -33,7 +33,6 @@ OTHER_OPTIONS = {
     "--afternotok": "--after-fail",
     "--begin": "--at",
     "--delay": "--in",
-    "--array": "`grass sweep` makes many jobs of one command",
 }
 
 Table = Mapping[bytes, Option]
@@ -101,6 +100,7 @@ RESERVED = frozenset(
     # What an attempt in a slot holds beside the slot's devices.
     | {"slot"}
     | {"help", "version", "job_id", "job_name", "attempt", "run_dir", "result_file", "checkpoint_dir", "home"}
+    | {"array_index", "array_count", "array_min", "array_max"}
     | {"setup_dir", "wrapper", "project", "web_port"}
 )
 
