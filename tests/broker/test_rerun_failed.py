@@ -12,6 +12,7 @@ from tests.builders import a_worker
 from grassq.broker import service
 from grassq.broker.actions.jobs import RerunFailed
 from grassq.broker.inbox import Call
+from grassq.broker.sweeps.objects import NewSweep
 from grassq.core.model import State
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import NotFound
@@ -100,9 +101,13 @@ def test_a_selection_that_does_not_exist_is_not_found(fixture: DeciderFixture) -
 def test_the_jobs_of_a_sweep_are_called_after_the_first() -> None:
     fixture = a_decider()
     fixture.submit(a_draft())
-    ids = fixture.do(lambda batch: service.submit(batch, [a_draft(), a_draft(name="mine")], "k", b"d", as_sweep=True))
+    ids = fixture.do(
+        lambda batch: service.submit(batch, [a_draft(), a_draft(name="mine")], "k", b"d", sweep=NewSweep(kind="sweep"))
+    )
     assert [(id_, fixture.job(id_).name) for id_ in ids] == [(2, "sweep-2"), (3, "mine")]
-    again = fixture.do(lambda batch: service.submit(batch, [a_draft(), a_draft(name="mine")], "k", b"d", as_sweep=True))
+    again = fixture.do(
+        lambda batch: service.submit(batch, [a_draft(), a_draft(name="mine")], "k", b"d", sweep=NewSweep(kind="sweep"))
+    )
     assert again == ids
 
 

@@ -18,6 +18,7 @@ from grassq.broker.batch import Batch
 from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
+from grassq.broker.sweeps.objects import NewSweep, sweep_name
 from grassq.core.messages import Hello, Report
 from grassq.core.model import Outcome
 from grassq.core.notices import rules as notice_rules
@@ -96,7 +97,13 @@ class NotifierFixture:
     async def submit(self, count: int = 1, *, sweep: bool = False, **spec: Any) -> list[int]:
         self.keys += 1
         drafts = [a_draft(**spec) for _ in range(count)]
-        handler = partial(service.submit, drafts=drafts, key=str(self.keys), digest=b"d", as_sweep=sweep)
+        handler = partial(
+            service.submit,
+            drafts=drafts,
+            key=str(self.keys),
+            digest=b"d",
+            sweep=NewSweep(kind="sweep") if sweep else None,
+        )
         return await self.engine.change(handler)
 
     async def end(self, *jobs: int, code: int = 0) -> None:
@@ -158,7 +165,7 @@ def test_a_sweep_tells_of_its_first_failure_and_of_its_end(tmp_path: Path, monke
         assert fixture.sender.events() == ["first-failure"], "the first job of the sweep has not ended"
         await fixture.end(jobs[0])
         await fixture.settled()
-        name = service.sweep_name(jobs[0])
+        name = sweep_name(jobs[0])
         assert fixture.sender.told[1:] == [(HOOK, "sweep", f"{name} is done after 0s: 5 succeeded, 5 failed")]
 
     play(test, tmp_path)

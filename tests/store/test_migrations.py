@@ -85,16 +85,16 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
         ("job", "rank"),
         ("job", "project"),
         ("job", "unique_key"),
+        ("job", "sweep"),
         ("token", "priority_max"),
         ("token", "page_of"),
         ("standing", "offered"),
         ("pause", "pauser"),
     )
-    later = [
-        f"drop index {name}" for name in ("job_token", "job_rank", "job_project", "job_project_name", "job_unique")
-    ]
+    indexes = ("job_token", "job_rank", "job_project", "job_project_name", "job_unique", "job_sweep")
+    later = [f"drop index {name}" for name in indexes]
     later += [f"alter table {table} drop column {column}" for table, column in columns]
-    tables = ("template", "removal", "prediction", "untold", "dependency", "tag", "group_limit")
+    tables = ("template", "removal", "prediction", "untold", "dependency", "tag", "group_limit", "sweep")
     later += [f"drop table {table}" for table in tables]
     set_back(url, 3, *later)
     assert opened(url).jobs(parse("all"), MANY) == before

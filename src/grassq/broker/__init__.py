@@ -6,8 +6,8 @@ Enter at `engine.py`, the loop: drain the inbox (`inbox.py`), decide, commit onc
 and `actions/` have the user's actions; `selection.py` finds the jobs a selector names, `job_list.py` lists jobs in
 pages, `views.py` makes the documents that are shown, `forecasts/` reads what a forecast needs. `subscriptions.py` tells
 clients of committed changes (`job_change.py`). `tokens.py` and `worker_records.py` decide which clients and which
-workers are let in. `summary/` has the lists of screens about many jobs, `windows/` tables of jobs, `documents/` the
-types of documents.
+workers are let in. `sweeps/` keeps sweeps and their limits, `summary/` has the lists of screens about many jobs,
+`windows/` tables of jobs, `documents/` the types of documents.
 
 May import `core` and `store`; never `worker` or `web`. Only `engine.py` and `subscriptions.py` are asynchronous.
 

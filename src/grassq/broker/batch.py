@@ -245,6 +245,8 @@ def _detail(event: Event, after: Job) -> str:
             return f"{why} -> {after.state}"
         case Unready(reason) | DependencyFailed(reason):
             return reason
+        case Cancel(why=why):
+            return why
         case Edit(what=what):
             return what
         case Hold(why) if why != Hold().why:

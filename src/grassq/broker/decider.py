@@ -17,8 +17,9 @@ from grassq.broker.batch import Batch, Clock, WantsNotice, names_targets
 from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders
 from grassq.broker.recovery import Recovery, note_late
+from grassq.broker.sweeps import limits
 from grassq.broker.tokens import is_revoked
-from grassq.broker.waiting import dependents, eligibility
+from grassq.broker.waiting import eligibility, ends
 from grassq.core import reconcile
 from grassq.core.messages import Ack, Hello, Report, Silent
 from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
@@ -91,8 +92,7 @@ class Decider:
         self.read_only: str | None = None
         self._refusal: type[StoreUnavailable] = StoreUnavailable
         #: The number of the last committed change.
-        self._seq = 0
-        self._generation = 0
+        self._seq = self._generation = 0
         self.board = Board()
         self._worker_records: dict[str, WorkerRecord] = {}
         #: The workers that were known when this broker began.
@@ -151,11 +151,11 @@ class Decider:
             else:
                 self.board.know(job)
         self.board.times.carry_over(times, self.board.holds)
-        now = self._clock.wall()
         for info in loaded.workers:
             known = before.get(info.name)
             record = self._worker_records.get(info.name, WorkerRecord())
-            worker_records.load(self.board, info, known, record, now=now, began=self._began)
+            worker_records.load(self.board, info, known, record, now=self._clock.wall(), began=self._began)
+        limits.load(self.board, self._store)
         self._dispatch.forget_all()
         # A re-evaluation that had not finished begins again.
         self._replan = self._reevaluate = True
@@ -246,14 +246,14 @@ class Decider:
             job = self.board.timed[id_]
             if job.for_time is not None:
                 batch.move(job, Ready(job.for_time))
-        dependents.settle(batch)
+        more = ends.settle(batch)
         eligibility.block_unready(batch)
         if self._reevaluate:
             self._reevaluate = False
             eligibility.reevaluate(batch)
         elif self.board.reevaluating:
             eligibility.reevaluate_more(batch)
-        effects.again = bool(self.board.reevaluating)
+        effects.again = more or bool(self.board.reevaluating)
         if self._replan or not batch.changes.empty or batch.mono >= self._ripe_at:
             effects.again |= self._plan(batch)
         return effects

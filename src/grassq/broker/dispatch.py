@@ -83,8 +83,10 @@ class Dispatch:
         # Notices are sent by the broker alone, and a target may hold a secret.
         spec = job.spec
         spec = job.spec
-        if spec.notify or spec.parameters or spec.dependencies or spec.tags or spec.unique is not None:
-            spec = replace(spec, notify=(), parameters=(), dependencies=(), tags=(), unique=None)
+        if spec.notify or spec.parameters or spec.dependencies or spec.tags or spec.unique or spec.sweep is not None:
+            spec = replace(
+                spec, notify=(), parameters=(), dependencies=(), tags=(), unique=None, sweep=None, point=None
+            )
         return Start(job.id, job.attempt, spec, where, env, job.name, job.rerun_of)
 
 

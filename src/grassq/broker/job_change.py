@@ -40,6 +40,7 @@ class JobChange(Struct, frozen=True, gc=False):
     tags: Tags = ()
     #: When the job ended, or else when it was submitted.
     since: float = 0.0
+    sweep: int | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -70,21 +71,24 @@ def change_of(job: Job, seq: int, at: float, event: str = "", detail: str = "", 
         job.spec.project,
         job.spec.tags,
         job.created if job.finished is None else job.finished,
+        job.spec.sweep,
     )
 
 
 def traits_in(change: JobChange) -> JobTraits:
     """Return what a selector can ask of the jobs of a change, except for their token."""
     ids = change.job, change.last
+    tags, sweep = change.tags, change.sweep
     return JobTraits(
-        *ids, change.state.value, change.queue, change.name, change.project, change.tags, None, change.since
+        *ids, change.state.value, change.queue, change.name, change.project, tags, None, change.since, sweep
     )
 
 
 def _alike(numbered: tuple[int, Job]) -> tuple[object, ...]:
     """Return what the jobs of one range have in common, given a job and its place in the sequence."""
     place, job = numbered
-    return job.id - place, job.spec.queue, job.spec.project, job.spec.tags, job.name, job.state
+    spec = job.spec
+    return job.id - place, spec.queue, spec.project, spec.sweep, spec.tags, job.name, job.state
 
 
 def ranges_of(jobs: Sequence[Job]) -> list[tuple[Job, int]]:

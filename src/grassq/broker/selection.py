@@ -48,6 +48,8 @@ BYTES_PER_JOB, COUNTED_PER_JOB, LOOKED_AT_PER_JOB = 4000, 100, 40
 #: A word that selects nothing is compared with the names of this many of the newest jobs; a command that waits looks
 #: for the last submission of joined parts among as many.
 NEAR_JOBS = 200
+#: In place of a time: ended jobs count whenever they were submitted.
+ANY_TIME = -1.0
 UNFINISHED = tuple(state.value for state in State if state not in FINAL)
 
 
@@ -212,6 +214,9 @@ def _meant_live(batch: Batch, source: SelectorState) -> SelectorState:
         case ByName(name):
             last = batch.store.scan(JobScan(name=name, descending=True), 1)
             return replace(source, meant=meant, ended_of=last[0].created if last else None)
+        case BySweep():
+            # All jobs of a sweep count, however long ago the first of them was submitted.
+            return replace(source, meant=meant, ended_of=ANY_TIME)
         case ByProject(name):
             last = batch.store.scan(JobScan(project=name, descending=True), 1)
             return replace(source, meant=meant, ended_of=last[0].created if last else None)
@@ -234,7 +239,7 @@ def _names_ended(selector: Selector) -> bool:
 
 
 def _counts(job: Job, source: SelectorState) -> bool:
-    is_meant = job.state not in FINAL or job.created == source.ended_of
+    is_meant = job.state not in FINAL or source.ended_of in (ANY_TIME, job.created)
     return is_meant and source.queue in (None, job.spec.queue)
 
 
@@ -343,12 +348,12 @@ def describe(selector: Selector) -> str:
             return f"token:{id_}"
         case ByProject(project, name, id_):
             return f"project:{project}" if name is None else f"{project}/{name}" + (f"/{id_}" if id_ else "")
+        case BySweep(id_):
+            return f"sweep:{id_}"
         case LastJob(back):
             return f"@~{back}" if back else "@"
         case ByTag(key, value):
             return f"tag:{key}" if value is None else f"tag:{key}={value}"
-        case BySweep(id_):
-            return f"sweep:{id_}"
         case Since(seconds):
             return f"since:{seconds:g}s"
         case AllOf(parts):

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from grassq.broker import tokens
 from grassq.broker.batch import Batch
 from grassq.broker.selection import present, resolve
+from grassq.broker.sweeps import objects as sweeps
+from grassq.broker.sweeps.objects import NewSweep
 from grassq.broker.tokens import Bearer
 from grassq.broker.waiting import dependents
 from grassq.broker.waiting.dependents import NO_CONDITIONS, After, Conditions
@@ -30,11 +32,12 @@ from grassq.core.model import (
     Wait,
     scoped_key,
 )
-from grassq.core.names import DEFAULT_QUEUE, shown
+from grassq.core.names import DEFAULT_QUEUE, is_name, shown
 from grassq.core.offer_changes import change_note
 from grassq.core.planner.board import EVERYTHING
 from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.states import Hold, Lost, Unready, advance, waiting_reason
+from grassq.core.sweeps.sweep import Sweep
 from grassq.core.syntax.selectors import parse
 from grassq.core.waiting.conditions import Dependency
 from grassq.errors import BadInput, NotFound, Refused
@@ -72,29 +75,39 @@ def submit(
     drafts: Sequence[Draft],
     key: str,
     digest: bytes,
-    as_sweep: bool = False,
+    sweep: NewSweep | None = None,
     bearer: Bearer = tokens.OWNER,
+    *,
+    into: Sweep | None = None,
 ) -> list[int]:
-    """Store new jobs, all or none; the same key again returns the same ids. The jobs of a sweep share a name."""
+    """Store new jobs, all or none; the same key again returns the same ids.
+
+    They are a new sweep if one is described, or parts of the sweep `into`. Jobs of a sweep without a name share one.
+    """
     known = recall(batch, key, digest)
     if known is not None:
         return ids_of(known)
     eligibility = Eligibility(batch)
     shapes = ((draft.spec.queue, draft.spec.request, draft.spec.constraints) for draft in drafts)
     refuse_what_never_fits(eligibility, shapes)
-    first = batch.next_id
-    insert(batch, drafts, eligibility, sweep_name(first) if as_sweep else None, bearer)
+    first, name = batch.next_id, None
+    if sweep is not None:
+        made = into or sweeps.begin(batch, sweep, first, drafts[0].spec.by)
+        name = made.name if is_name(made.name) else sweeps.sweep_name(made.id)
+        specs = sweeps.in_sweep([draft.spec for draft in drafts], made.id, is_grouped=sweep.is_grouped)
+        drafts = [replace(draft, spec=spec) for draft, spec in zip(drafts, specs, strict=True)]
+    insert(batch, drafts, eligibility, name, bearer)
     batch.changes.submissions[key] = Submission(key, digest, first, len(drafts), batch.now)
     return list(range(first, first + len(drafts)))
 
 
 def submit_unique(
-    batch: Batch, draft: Draft, key: str, digest: bytes, as_sweep: bool = False, bearer: Bearer = tokens.OWNER
+    batch: Batch, draft: Draft, key: str, digest: bytes, sweep: NewSweep | None = None, bearer: Bearer = tokens.OWNER
 ) -> Submission:
     """Store a new job, or return the unfinished job of the same bearer that has its unique key."""
     found = existing(batch, draft, key, digest, bearer)
     if found is None:
-        submit(batch, [draft], key, digest, as_sweep, bearer)
+        submit(batch, [draft], key, digest, sweep, bearer)
         found = batch.changes.submissions[key]
     return found
 
@@ -149,6 +162,7 @@ def insert(
     batch.insert(jobs)
     if conditions:
         _wait_for_jobs(batch, drafts, jobs, conditions)
+    sweeps.added(batch, {job.spec.sweep for job in jobs if job.spec.sweep is not None})
     return jobs
 
 
@@ -187,11 +201,6 @@ def imagined(batch: Batch, draft: Draft, bearer: Bearer = tokens.OWNER, count: i
     refuse_what_never_fits(eligibility, [(draft.spec.queue, draft.spec.request, draft.spec.constraints)])
     conditions = _conditions(batch, [draft] * count).get(_after(draft), NO_CONDITIONS)
     return _new_job(batch, draft, batch.next_id, eligibility, None, bearer.token, conditions)
-
-
-def sweep_name(first: int) -> str:
-    """Return the name of a sweep that was given none: ids are never used again, so neither is this name."""
-    return f"sweep-{first}"
 
 
 def recall(batch: Batch, key: str, digest: bytes) -> Submission | None:

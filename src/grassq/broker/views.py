@@ -181,6 +181,8 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "error": job.error,
         "result": None if job.result is None else json.loads(job.result),
         "parameters": dict(job.spec.parameters) or None,
+        "sweep": job.spec.sweep,
+        "array_index": job.spec.array_index,
         "rerun_of": job.rerun_of,
         "after": waiting.after_document(job.spec),
         "not_before": timestamp(job.ready_at),

@@ -96,9 +96,11 @@ class Stuck(Struct, frozen=True, tag="stuck"):
 
 
 class Cancel(Struct, frozen=True):
-    """The user cancels the job."""
+    """The user cancels the job, or its sweep is stopped."""
 
     grace_s: float | None = None
+    #: Why, if it was not the user.
+    why: str = ""
 
 
 class Hold(Struct, frozen=True):
@@ -277,7 +279,8 @@ def _cancel_flagged(job: Job, event: Cancel, at: float) -> Job:
 
 def _cancelled(job: Job, event: Event, at: float) -> Job:
     cancelled = replace(job, state=State.CANCELLED, finished=at, waits=())
-    return replace(cancelled, outcome=Outcome.CANCELLED, cancel_requested=True, reason=None)
+    cancelled = replace(cancelled, outcome=Outcome.CANCELLED, cancel_requested=True, reason=None)
+    return replace(cancelled, error=event.why) if isinstance(event, Cancel) and event.why else cancelled
 
 
 def _held(job: Job, event: Hold, at: float) -> Job:

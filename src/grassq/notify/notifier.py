@@ -142,7 +142,7 @@ class Notifier:
                 self._add(each, notices.about_job(end, "failed"), "failed")
             self._add(each, notices.about_job(end, "job"), "job", own=sweep is None)
             is_last = sweep is not None and sweep.is_over and last[end.sweep] == each.number
-            if is_last and self._record.mark(f"sweep {end.name} {end.created}", each.number):
+            if is_last and self._record.mark(f"sweep {_shared(end)} {end.created}", each.number):
                 self._add(each, notices.about_sweep(end, await self._sweeps.tally(end)), "sweep", own=True)
 
     def _may_be_sweep(self, end: JobEnd) -> bool:
@@ -154,7 +154,7 @@ class Notifier:
     def _is_first_failure(self, each: _Occasions, sweep: SweepState | None) -> bool:
         """Tell whether a failure is the first of its sweep, or else of its queue since the queue was empty."""
         end = each.end
-        what = f"failure {end.name} {end.created}" if sweep is not None else f"failure in {end.queue}"
+        what = f"failure {_shared(end)} {end.created}" if sweep is not None else f"failure in {end.queue}"
         return self._record.mark(what, each.number)
 
     async def _of_queues(self, last: Mapping[str, _Occasions]) -> None:
@@ -282,3 +282,8 @@ def _document(past: PastDelivery) -> dict[str, object]:
         "tries": past.tries,
         "error": past.error or None,
     }
+
+
+def _shared(end: JobEnd) -> str | None:
+    """Return what the jobs of a sweep share besides the moment of their submission."""
+    return None if end.sweep is None else end.sweep[0]

@@ -18,7 +18,7 @@ STEP_JOBS = 100
 #: The sweeps that are remembered; another one is looked at from its last job on.
 SWEEPS_MAX = 200
 
-#: What the jobs of one sweep share: their name and the moment of their submission.
+#: What the jobs of one sweep share: `sweep:ID` or their name, and the moment of their submission.
 SweepKey = tuple[str, float]
 
 
@@ -62,7 +62,8 @@ class SweepWatch:
         """Count how the jobs of a sweep ended that is over."""
         assert end.sweep is not None
         counts: Counter[str] = Counter()
-        last, below, name = end.finished, None, end.sweep[0]
+        last, below = end.finished, None
+        name = await self._engine.read(partial(_name, end=end))
         while True:
             jobs, below = await self._engine.read(partial(_page, key=end.sweep, below=below))
             counts.update(job.state.value for job in jobs)
@@ -71,6 +72,12 @@ class SweepWatch:
                 return SweepTally(
                     name, counts.total(), counts["succeeded"], counts["failed"], counts["cancelled"], last - end.created
                 )
+
+
+def _name(batch: Batch, end: JobEnd) -> str:
+    """Return what a sweep is called."""
+    sweep = None if end.sweep_id is None else batch.store.sweeps([end.sweep_id]).get(end.sweep_id)
+    return (end.name or "") if sweep is None else sweep.name
 
 
 def _step(batch: Batch, key: SweepKey, state: SweepState) -> bool:
@@ -96,7 +103,10 @@ def _page(batch: Batch, key: SweepKey, below: int | None) -> tuple[list[Job], in
     """Return some jobs of a sweep, from the last to the first, and the id below which there may be more."""
     name, created = key
     after = None if below is None else (0.0, below)
-    found = batch.store.scan(JobScan(name=name, descending=True, after=after), STEP_JOBS)
+    # No name of a job has a colon.
+    _, colon, id_ = name.partition(":")
+    scan = JobScan(sweep=int(id_) if colon else None, name=None if colon else name, descending=True, after=after)
+    found = batch.store.scan(scan, STEP_JOBS)
     jobs = [batch.current(job) for job in found if job.created == created]
     # Jobs of one submission follow each other, so an older one is behind all of them.
     is_last = len(found) < STEP_JOBS or any(job.created < created for job in found)

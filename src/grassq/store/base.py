@@ -13,6 +13,7 @@ from grassq.core.model import Job, Outcome, Placement, QueueTemplate, State, Wor
 from grassq.core.planner.limits.groups import GroupLimit
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Allocation
+from grassq.core.sweeps.sweep import Sweep
 from grassq.core.waiting.conditions import Condition
 from grassq.core.waiting.dependencies import Edge
 
@@ -199,6 +200,8 @@ class Changes(Struct):
     #: What groups of jobs may hold at once; None removes a limit.
     group_limits: dict[str, GroupLimit | None] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
+    #: New sweeps, and those that were changed.
+    sweeps: dict[int, Sweep] = field(default_factory=dict)
     #: All paused queues and the name of the user that paused each, if one of them changed.
     paused: dict[str, str] | None = None
     #: The workers that must connect before a restored broker starts anything, if this set changed.
@@ -259,6 +262,7 @@ class Changes(Struct):
             self.templates,
             self.tokens,
             self.group_limits,
+            self.sweeps,
         )
         whole = (self.paused, self.unreconciled)
         # Mostly empty, and a copy takes longer than all the rest.
@@ -338,3 +342,4 @@ class JobScan(Struct, frozen=True):
     queue: str | None = None
     name: str | None = None
     project: str | None = None
+    sweep: int | None = None

@@ -30,7 +30,7 @@ from grassq.store.base import (
     Token,
     WaitingGroup,
 )
-from grassq.store.reading.jobs import JobReader
+from grassq.store.reading.sweeps import SweepReader, sweep_row
 from grassq.store.rows import Part
 from grassq.store.tallies import Tallies
 
@@ -40,7 +40,7 @@ ROWS_AT_ONCE, WAITING_AT_ONCE = 500, 2000
 LINES_MAX = 1 << 24
 
 
-class Store(JobReader):
+class Store(SweepReader):
     """One broker's memory, in the tables of one database. Used by one thread at a time."""
 
     #: How often `beat` must be called; None if no other broker can take this store over.
@@ -217,6 +217,7 @@ class Store(JobReader):
         self._many(sql.INSERT["removal"], [(job, int(job in kept)) for job in jobs])
         # Only what these jobs used can have become useless.
         self._many(sql.REMOVE_ENVIRONMENT, [(digest,) for digest in {row[2] for row in leaving.values()}])
+        self._many(sql.REMOVE_SWEEP, [(sweep,) for sweep in {row[3] for row in leaving.values()} - {None}])
         return Counter(row[1] for row in leaving.values())
 
     def _run_on(self, statement: str, jobs: Sequence[int]) -> None:
@@ -253,6 +254,8 @@ class Store(JobReader):
                 self._execute(sql.REMOVE["group_limit"], (group,))
             else:
                 self._execute(sql.PUT["group_limit"], (group, rows.encode(limit)))
+        if changes.sweeps:
+            self._many(sql.PUT["sweep"], [*map(sweep_row, changes.sweeps.values())])
         if changes.paused is not None:
             self._replace("pause", sorted(changes.paused.items()))
         if changes.unreconciled is not None:
@@ -310,6 +313,14 @@ class Store(JobReader):
         if counts is None:
             counts = Counter(dict(self._read(itemgetter(0, 1), sql.COUNT_NAMED, name)))
             self.tallies.keep_name(name, counts)
+        return {state: count for state, count in counts.items() if count}
+
+    def of_sweep(self, sweep: int) -> dict[str, int]:
+        """Return how many jobs of a sweep are in each state; the first question counts them, as with `named`."""
+        counts = self.tallies.sweeps.get(sweep)
+        if counts is None:
+            counts = self.in_sweep(sweep)
+            self.tallies.keep_sweep(sweep, counts)
         return {state: count for state, count in counts.items() if count}
 
     def attempts(self, job: int) -> list[Attempt]:

@@ -97,18 +97,25 @@ template_of = msgspec.msgpack.Decoder(QueueTemplate).decode
 limit_of = msgspec.msgpack.Decoder(GroupLimit).decode
 
 _rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__[:-1])
+#: The parts of a spec that are no options and came after `_Rest`.
+_PARTS = ("array_index", "array_of", "sweep", "point", "dependencies")
+#: The options without a position of their own in `_Rest`, and these parts, with their defaults.
+_LATER = {
+    field.name: field.default
+    for field in msgspec.structs.fields(Spec)
+    if field.name in (*SpecOptions.__struct_fields__, *_PARTS) and field.name not in _Rest.__struct_fields__
+}
 
 
 class _Later(SpecOptions, frozen=True, kw_only=True):
-    """The parts of a spec that a store may hold in `_Rest.later`."""
+    """What the map `later` of `_Rest` may hold."""
 
+    array_index: int | None = None
+    array_of: tuple[int, int, int] | None = None
+    sweep: int | None = None
+    point: str | None = None
     dependencies: tuple[Dependency, ...] = ()
 
-
-#: The options without a position of their own in `_Rest`, with their defaults.
-_LATER = {
-    field.name: field.default for field in msgspec.structs.fields(_Later) if field.name not in _Rest.__struct_fields__
-}
 
 # What most new jobs have in common; only what differs is written.
 _USUAL: dict[str, object] = {
@@ -119,7 +126,7 @@ _USUAL: dict[str, object] = {
 _USUAL["ready_at"] = None
 # Parts of the spec; as columns too, because they have indexes.
 _USUAL["project"] = None
-_USUAL["unique_key"] = None
+_USUAL["unique_key"] = _USUAL["sweep"] = None
 _usual = tuple(_USUAL.values())
 _others_of: Callable[[Job], tuple[object, ...]] = attrgetter(*_USUAL)
 

@@ -13,7 +13,7 @@ STATEMENTS_MAX = 256
 JOB_COLUMNS = (
     "id, state, priority, queue, name, reason, shape, attempt, cancel_requested, stop_grace_s, pid, tried, lost, "
     "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec, "
-    "waits, result, token, rank, project, unique_key"
+    "waits, result, token, rank, project, unique_key, sweep"
 )
 # What every new job has, and what a job that has not begun does not have.
 _BORN = "id, state, priority, queue, shape, created, env_digest, spec"
@@ -67,6 +67,10 @@ _TABLES = {
     "prediction": ("job, kind, made, low, likely, high, basis, actual", "seq"),
     "untold": ("number, job_end", "number"),
     "dependency": ("parent, job, condition, met", "parent, job, condition"),
+    "sweep": (
+        "id, name, kind, definition, created, at_once, max_fails, stopped, counted_from, token, is_open",
+        "id",
+    ),
 }
 # Not part of a store's content: the schema's version in PostgreSQL, and that there is a mark beside this copy.
 _KEPT = {"meta": " where key not in ('schema', 'marked')"}
@@ -95,7 +99,7 @@ def _put(columns: str, key: str) -> str:
 #: Insert a row, or replace the row of the same key.
 PUT = {
     table: INSERT[table] + _put(*_TABLES[table])
-    for table in ("meta", "attempt", "worker", "template", "standing", "token", "group_limit")
+    for table in ("meta", "attempt", "worker", "template", "standing", "token", "group_limit", "sweep")
 }
 
 INSERT_PLACED = """
@@ -136,7 +140,7 @@ REMOVE_DEPENDENCIES = "delete from dependency where job in ({ids})"
 REMOVE_PARENTS = "delete from dependency where parent in ({ids})"
 
 # Only a finished job may be removed; the jobs are looked at first.
-SELECT_LEAVING = "select id, state, env_digest from job where finished is not null and id in ({ids})"
+SELECT_LEAVING = "select id, state, env_digest, sweep from job where finished is not null and id in ({ids})"
 REMOVE_ATTEMPTS = "delete from attempt where job in ({ids})"
 REMOVE_EVENTS = "delete from event where job in ({ids})"
 REMOVE_TAGS = "delete from tag where job in ({ids})"
@@ -151,6 +155,9 @@ REMOVALS = (REMOVE_ATTEMPTS, REMOVE_EVENTS, REMOVE_DEPENDENCIES, REMOVE_PARENTS,
 REMOVE_ENVIRONMENT = """
 delete from environment where digest = ? and not exists (select 1 from job where job.env_digest = environment.digest)
 """
+
+# A sweep goes with its last job.
+REMOVE_SWEEP = "delete from sweep where id = ? and not exists (select 1 from job where job.sweep = sweep.id)"
 
 #: How many ids one statement names.
 IDS_AT_ONCE = 1000
@@ -200,6 +207,14 @@ SELECT_PROJECT = _SELECT + _FROM + "where job.project = ? and job.id between ? a
 SELECT_PROJECT_NAME = (
     _SELECT + _FROM + "where job.project = ? and job.name = ? and job.id between ? and ? order by job.id limit ?"
 )
+SELECT_SWEEP = _SELECT + _FROM + "where job.sweep = ? and job.id between ? and ? order by job.id limit ?"
+_SWEEPS = f"select {_TABLES['sweep'][0]} from sweep"
+SELECT_OPEN_SWEEPS = f"{_SWEEPS} where is_open = 1 order by id"
+SELECT_SWEEPS_OF_IDS = _SWEEPS + " where id in ({ids})"
+SELECT_SWEEPS_OF_NAME = f"{_SWEEPS} where name = ? order by id desc limit ?"
+COUNT_IN_SWEEP = "select state, count(*) from job where sweep = ? group by state"
+COUNT_FAILED_IN_SWEEP = "select count(*) from job where sweep = ? and id >= ? and state = 'failed'"
+SELECT_LAST_OF_SWEEP = "select max(id) from job where sweep = ?"
 _OF_TOKEN = "job.token is not null and job.finished is null"
 SELECT_TOKEN = (
     _SELECT + _FROM + f"where {_OF_TOKEN} and job.token = ? and job.id between ? and ? order by job.id limit ?"
@@ -230,6 +245,7 @@ COUNT_NAME = _count_upto("job where name = ?")
 COUNT_PROJECT = _count_upto("job where project = ?")
 COUNT_PROJECT_NAME = _count_upto("job where project = ? and name = ?")
 COUNT_TOKEN = _count_upto(f"job where {_OF_TOKEN} and job.token = ?")
+COUNT_SWEEP = _count_upto("job where sweep = ?")
 COUNT_TAG = _count_upto("tag where key = ? and value = ?")
 COUNT_TAG_KEY = _count_upto("tag where key = ?")
 SELECT_RECENT = _SELECT + _FROM + "where job.finished > ? order by job.finished desc, job.id desc limit ?"
@@ -240,6 +256,7 @@ _SCAN_CONDITIONS = {
     "queue": "job.queue = ? and ",
     "name": "job.name = ? and ",
     "project": "job.project = ? and ",
+    "sweep": "job.sweep = ? and ",
 }
 
 

@@ -32,6 +32,8 @@ class Tallies(Struct):
     usage: dict[str, TokenUsage]
     #: Of NAMES_MAX names at most: how many jobs of this name are in each state.
     names: dict[str, Counter[str]] = field(default_factory=dict)
+    #: The same of as many sweeps.
+    sweeps: dict[int, Counter[str]] = field(default_factory=dict)
 
     def of_token(self, token: str) -> TokenUsage:
         """Return what the unfinished jobs of a token take."""
@@ -53,7 +55,7 @@ class Tallies(Struct):
                 self._use(before, -1)
                 self._use(after, 1)
         self.totals.subtract(removed)
-        if self.names:
+        if self.names or self.sweeps:
             self._count_named(changes, removed)
 
     def keep_name(self, name: str, counts: Counter[str]) -> None:
@@ -62,15 +64,28 @@ class Tallies(Struct):
         while len(self.names) > NAMES_MAX:
             del self.names[next(iter(self.names))]
 
+    def keep_sweep(self, sweep: int, counts: Counter[str]) -> None:
+        """Keep the counts of a sweep up to date from now on; of too many, the oldest is forgotten."""
+        self.sweeps[sweep] = counts
+        while len(self.sweeps) > NAMES_MAX:
+            del self.sweeps[next(iter(self.sweeps))]
+
     def _count_named(self, changes: Changes, removed: Counter[str]) -> None:
         if removed:
             # The names of removed jobs are not known here: the next question counts anew.
             self.names.clear()
+            self.sweeps.clear()
             return
         for job in changes.inserted.values():
             if job.name in self.names:
                 self.names[job.name][str.__str__(job.state)] += 1
+            if job.spec.sweep in self.sweeps:
+                self.sweeps[job.spec.sweep][str.__str__(job.state)] += 1
         for before, after in changes.updated.values():
+            if after.spec.sweep in self.sweeps:
+                counts = self.sweeps[after.spec.sweep]
+                counts[str.__str__(before.state)] -= 1
+                counts[str.__str__(after.state)] += 1
             if before.name in self.names:
                 self.names[before.name][str.__str__(before.state)] -= 1
             if after.name in self.names:

@@ -108,6 +108,10 @@ class JobDocument(TypedDict):
     result: object
     #: Of a job of a sweep: the value of each parameter.
     parameters: dict[str, str] | None
+    #: The sweep that the job is part of: the id of its first job.
+    sweep: int | None
+    #: Of a job of an array: its index.
+    array_index: int | None
     #: The job that this one runs again.
     rerun_of: int | None
     #: The jobs that it starts after, as ids and ranges, by condition: `ok`, `any` or `fail`.

@@ -9,9 +9,17 @@ from grassq.broker.documents.job import JobDocument
 
 
 class SweepDocument(TypedDict):
-    """The jobs that share a name, counted."""
+    """The jobs of a sweep, or those that share a name, counted."""
 
+    #: What its jobs are called; with `{NAME}` in it, each job has a name of its own.
     name: str
+    #: The sweep, `sweep:ID` as a selector; null for jobs that only share a name.
+    id: int | None
+    #: The most jobs that run at once, and the failures after which nothing more starts.
+    at_once: int | None
+    max_fails: int | None
+    #: Why it was stopped.
+    stopped: str | None
     #: The queue of the newest job.
     queue: str
     jobs: int

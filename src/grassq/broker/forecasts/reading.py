@@ -12,7 +12,7 @@ from grassq.core.forecast.scene import Scene, first_queued, picture
 from grassq.core.model import Job, State
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.query.selecting import selects, traits_of
-from grassq.core.syntax.selectors import ByIds, ByName, ByProject, ByQueue, Selector
+from grassq.core.syntax.selectors import ByIds, ByName, ByProject, ByQueue, BySweep, Selector
 from grassq.store.base import JobScan
 
 #: Jobs in one page of the history, and of the jobs that were asked about.
@@ -61,6 +61,8 @@ def last_asked(batch: Batch, selectors: Iterable[Selector]) -> list[Asked]:
                 scan = JobScan(name=name, descending=True)
             case ByQueue(name):
                 scan = JobScan(queue=name, descending=True)
+            case BySweep(sweep):
+                scan = JobScan(sweep=sweep, descending=True)
             case ByProject(name):
                 scan = JobScan(project=name, descending=True)
             case ByIds(ranges):

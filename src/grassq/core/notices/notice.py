@@ -37,6 +37,8 @@ class JobEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: What the job names with --notify, and the directory in which its commands run.
     notify: tuple[str, ...] = ()
     cwd: bytes = b""
+    #: The sweep that the job is part of.
+    sweep_id: int | None = None
 
     @property
     def took_s(self) -> float | None:
@@ -45,8 +47,9 @@ class JobEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def sweep(self) -> tuple[str, float] | None:
-        """What the jobs of one sweep share: their name and the moment of their submission; None without a name."""
-        return None if self.name is None else (self.name, self.created)
+        """What the jobs of one sweep share: its id or their name, and the moment of their submission; None without."""
+        shared = self.name if self.sweep_id is None else f"sweep:{self.sweep_id}"
+        return None if shared is None else (shared, self.created)
 
 
 def end_of(job: Job) -> JobEnd:
@@ -69,6 +72,7 @@ def end_of(job: Job) -> JobEnd:
         split=job.spec.split,
         notify=job.spec.notify,
         cwd=job.spec.cwd if job.spec.notify and job.spec.by is None else b"",
+        sweep_id=job.spec.sweep,
     )
 
 

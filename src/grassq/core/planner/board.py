@@ -28,6 +28,7 @@ from grassq.core.planner.workers import (
 )
 from grassq.core.resources.device_changes import drained_of
 from grassq.core.resources.ledger import Ledger
+from grassq.core.sweeps.sweep import LiveSweep
 from grassq.core.waiting.dependencies import Dependencies
 from grassq.core.waiting.start_times import StartTimes
 
@@ -91,16 +92,16 @@ class Board:
         #: Shapes whose queued jobs must wait for this reason, or (None) whose blocked jobs need not wait any more.
         self.reevaluating: dict[Shape, str | None] = {}
         self.workers: dict[str, WorkerState] = {}
-        #: The workers that offer each queue, by name.
-        self._offering: dict[str, list[WorkerState]] = {}
+        self._offering: dict[str, list[WorkerState]] = {}  # by queue, each in the order of names
         #: The queues defined at the broker, by name.
         self.templates: dict[str, QueueTemplate] = {}
         #: The queues that are paused, EVERYTHING for all of them, and the name of the user that paused each.
         self.paused: dict[str, str] = dict(paused or {})
         #: Tokens that have ended: no job starts for which one of them answers.
         self.ended_tokens: set[str] = set()
-        #: How many jobs have a folder on the broker's machine and are not stored; 0 once the user has accepted that.
-        self.lost_jobs = 0
+        #: The sweeps that have a limit and an unfinished job.
+        self.sweeps: dict[int, LiveSweep] = {}
+        self.lost_jobs = 0  # they have a folder on the broker's machine and are not stored; 0 once that is accepted
         self.heads: dict[str, Head] = {}
         #: The jobs for which the last plan kept room, by id.
         self.kept: dict[int, Kept] = {}

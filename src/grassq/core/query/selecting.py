@@ -40,13 +40,15 @@ class JobTraits(Struct, frozen=True, gc=False):
     token: str | None
     #: When it ended, or else when it was submitted.
     at: float
+    sweep: int | None = None
 
 
 def traits_of(job: Job) -> JobTraits:
     """Return what a selector can ask of a job."""
     spec, token = job.spec, job.token if job.finished is None else None
     at = job.created if job.finished is None else job.finished
-    return JobTraits(job.id, job.id, job.state.value, spec.queue, job.name, spec.project, spec.tags, token, at)
+    ids, state = (job.id, job.id), job.state.value
+    return JobTraits(*ids, state, spec.queue, job.name, spec.project, spec.tags, token, at, spec.sweep)
 
 
 def selects(selector: Selector, job: JobTraits) -> bool:
@@ -75,5 +77,7 @@ def selects(selector: Selector, job: JobTraits) -> bool:
             return at is not None and job.at >= at
         case AllJobs():
             return True
-        case LastJob() | ByWord() | BySweep():
+        case BySweep(id_):
+            return job.sweep == id_
+        case LastJob() | ByWord():
             return False

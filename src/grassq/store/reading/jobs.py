@@ -101,6 +101,8 @@ class JobReader(FactReader):
                 counted = self._all(sql.COUNT_TAG_KEY, key, COUNTED_MAX)
             case selectors.ByTag(key, value):
                 counted = self._all(sql.COUNT_TAG, key, value, COUNTED_MAX)
+            case selectors.BySweep(id_):
+                counted = self._all(sql.COUNT_SWEEP, id_, COUNTED_MAX)
             case selectors.ByToken(id_):
                 counted = self._all(sql.COUNT_TOKEN, id_, COUNTED_MAX)
             case _:
@@ -128,6 +130,8 @@ class JobReader(FactReader):
                 return self._all(sql.SELECT_QUEUE, name, max(first, low), high, limit)
             case selectors.ByToken(id_):
                 return self._all(sql.SELECT_TOKEN, id_, low, high, limit)
+            case selectors.BySweep(id_):
+                return self._all(sql.SELECT_SWEEP, id_, low, high, limit)
             case selectors.ByProject(project, None):
                 return self._all(sql.SELECT_PROJECT, project, low, high, limit)
             case selectors.ByProject(project, name, id_):
@@ -139,8 +143,6 @@ class JobReader(FactReader):
                 return self._all(sql.SELECT_TAG, key, value, low, high, limit)
             case selectors.Since(_, at):
                 return self._all(sql.SELECT_SINCE, low, high, TIME_MAX if at is None else at, limit)
-            case selectors.BySweep():
-                return []  # sweeps have no column yet
             case selectors.ByName(name) | selectors.ByWord(name):
                 return self._all(sql.SELECT_NAME, name, low, high, limit)
 
@@ -151,8 +153,8 @@ class JobReader(FactReader):
 
     def scan(self, wanted: JobScan, limit: int) -> list[Job]:
         """Return the next jobs of a scan, at most `limit`; reads no more rows than it returns."""
-        given = {"state": wanted.state and wanted.state.value, "queue": wanted.queue, "name": wanted.name}
-        given["project"] = wanted.project
+        given: dict[str, object] = {"state": wanted.state and wanted.state.value, "queue": wanted.queue}
+        given |= {"name": wanted.name, "project": wanted.project, "sweep": wanted.sweep}
         [(condition, value)] = [item for item in given.items() if item[1] is not None] or [("", None)]
         at, id_ = wanted.after or ((TIME_MAX, ID_MAX + 1) if wanted.descending else (-TIME_MAX, 0))
         position = (id_,) if wanted.sort == "id" else (at, at, id_)
