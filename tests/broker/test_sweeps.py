@@ -21,7 +21,7 @@ from grassq.broker.sweeps.apply import ThereSweep
 from grassq.broker.sweeps.objects import NewSweep
 from grassq.broker.tokens import OWNER
 from grassq.core.model import State
-from grassq.core.planner.group_limits import GroupLimit
+from grassq.core.planner.limits.groups import GroupLimit
 from grassq.core.sweeps.sweep import Sweep
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grassq.cli import machine_file
+from grassq.cli.inputs import machine_file
 from grassq.errors import BadInput
 
 GOOD = "username: ann\nip: gpu.example\nport: 2222\nssh_key_path: ~/key\n"

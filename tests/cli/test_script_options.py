@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grassq.cli import script_options
-from grassq.cli.script_options import script_words
+from grassq.cli.inputs import script_options
+from grassq.cli.inputs.script_options import script_words
 from grassq.errors import BadInput
 
 SCRIPT = """#!/bin/sh

@@ -44,7 +44,11 @@ def test_the_order_is_random_unless_a_seed_fixes_it(home: Path) -> None:
 
 def test_a_dry_run_asks_nobody(home: Path) -> None:
     done = calls.grass(home, "sweep", "./run {a}", "-p", "a", "1", "2", "--dry-run", "--sampling-mode=grid", "--gpu=1")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "./run 1\n./run 2\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "./run 1\n./run 2\n",
+        "grass: 2 jobs; nothing was enqueued\n",
+    )
     assert not list(home.iterdir())
 
 
@@ -106,7 +110,7 @@ def test_what_makes_no_sense_is_refused_before_anybody_is_asked(home: Path, word
 def test_one_value_with_commas_is_remarked(home: Path) -> None:
     done = calls.grass(home, "sweep", "ls {a} {b}", "-p", "a", "1,2,3", "-p", "b", "4", "5,6", "--dry-run")
     said = "parameter 'a' has one value, '1,2,3'; for several, put blanks between them: -p a 1 2 3"
-    assert (done.returncode, done.stderr) == (0, f"grass: {said}\n")
+    assert (done.returncode, done.stderr) == (0, f"grass: {said}\ngrass: 2 jobs; nothing was enqueued\n")
     assert len(done.stdout.splitlines()) == 2
 
 

@@ -59,7 +59,7 @@ def test_a_sweep_is_all_or_nothing_and_killed_by_its_name(grass: Grass) -> None:
     grass.nothing_was_stored()
     grass.ok("pause")
     told = json.loads(grass.ok("sweep", "sleep {x}", "-p", "x", "100", "200", "--retries=1", "--json"))
-    assert told == {"first": 1, "count": 2, "queue": "default", "state": "queued", "name": "sweep-1"}
+    assert told == {"first": 1, "count": 2, "queue": "default", "state": "queued", "name": "sweep-1", "sweep": 1}
     assert grass("kill", "sweep-1").code == 0
     assert [job["state"] for job in grass.jobs("sweep-1")] == ["cancelled", "cancelled"]
     assert grass.ok("sweep", "sleep {x}", "-p", "x", "1", "--n-samples", "0") == "0 jobs enqueued\n"

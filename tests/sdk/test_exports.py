@@ -56,6 +56,7 @@ CLIENT = [
     "rerun",
     "resume",
     "submit",
+    "submit_array",
     "submit_many",
     "sweep",
     "wait",

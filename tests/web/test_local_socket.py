@@ -7,7 +7,7 @@ import json
 
 from tests.web.broker_fixture import BrokerFixture, answer_from, exchange, key, play
 
-from grassq.web.submit.handler import LARGE
+from grassq.web.submit.storing import LARGE
 
 
 async def connect(fixture: BrokerFixture) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -1,13 +1,12 @@
 """The command line: one command, one process, one answer.
 
 Enter at `fast.py`, where every call of `grass` starts. `fast.py` runs `enqueue` and `show` with few imports; `main.py`
-runs every other command from its file in `commands/`. `enqueue.py` submits what was typed, `script_options.py` reads
-options in scripts, `connect.py` opens the daemon or a broker, `help.py` holds the help texts, `render.py` prints,
-`job_text.py` formats jobs, amounts and times. `completion/` answers the shell at TAB, `service/` starts the daemon at
-boot, `manual/` makes the man page. `listing/` has the tables of `show`, `logs/` how logs are printed, `top/` the screen
-of `grass top`. `code_input.py` reads a one-time code, `machine_file.py` a machine in YAML, `snapshots.py` makes
-snapshots for --send, `progress.py` draws bars, `removal.py` says what `clean` removes, and `synonyms.py` knows the
-words of other tools.
+runs every other command from its file in `commands/`. `enqueue.py` submits what was typed, `connect.py` opens the
+daemon or a broker, `help.py` holds the help texts, `render.py` prints, `job_text.py` formats jobs, amounts and times.
+`completion/` answers the shell at TAB, `service/` starts the daemon at boot, `manual/` makes the man page. `listing/`
+has the tables of `show`, `logs/` how logs are printed, `top/` the screen of `grass top`, `inputs/` what commands read
+besides their words. `progress.py` draws bars, `removal.py` says what `clean` removes, and `synonyms.py` knows the words
+of other tools.
 
 May import `sdk`, `net`, `home` and `core.syntax`. `commands/daemon.py` alone starts the daemon in this process.
 

@@ -6,7 +6,7 @@ import os
 
 from grassq import home as homes
 from grassq.cli.fast import find_target, warn
-from grassq.cli.script_options import script_words
+from grassq.cli.inputs.script_options import script_words
 from grassq.cli.typed import take_option
 from grassq.descriptors import write_all
 from grassq.errors import BadInput, GrassError, Unreachable
@@ -32,16 +32,23 @@ def enqueue(
     strict: bool = False,
     away_s: float = AWAY_S,
     parameters: str = "",
+    more: str = "",
 ) -> int:
     """Send the words as typed, without --broker, print the answer, follow the job if asked; return the exit code.
 
     The daemon splits the words. `lines` are the commands of a sweep, `parameters` its values in JSON; with --stdin
-    lines are read from stdin. With `strict`, a followed job that cannot start is an error. A broker may be away for
-    `away_s` seconds.
+    lines are read from stdin; `more` are other members of the request. With `strict`, a followed job that cannot start
+    is an error. A broker may be away for `away_s` seconds.
     """
     if lines is None:
         words = [*script_words(words), *words]
-    response = _send(words, broker, verb, lines, away_s, parameters)
+    response = _send(words, broker, verb, lines, away_s, parameters, more)
+    if "grass-each" in response.headers:
+        # Only the daemon can tell whether --each belongs to Grass or to the program of the job.
+        from grassq.cli.inputs.points import points_members
+
+        named = response.body[: int(response.headers.get("grass-stdout", "0"))]
+        response = _send(words, broker, verb, lines, away_s, parameters, points_members(named.decode()))
     if "grass-lines" in response.headers:
         # Only the daemon can tell whether --stdin belongs to Grass or to the program of the job.
         return _enqueue_lines(words, broker, verb, _read_stdin(), away_s)
@@ -89,7 +96,13 @@ def _answered(
 
 
 def _send(
-    words: list[str], typed: str | None, verb: str, lines: bytes | None, away_s: float, parameters: str = ""
+    words: list[str],
+    typed: str | None,
+    verb: str,
+    lines: bytes | None,
+    away_s: float,
+    parameters: str = "",
+    more: str = "",
 ) -> Response:
     target, broker = find_target(typed, away_s)
     sender = homes.Sender.to(broker)
@@ -99,14 +112,14 @@ def _send(
         # As a variable: a word before the others would change how the daemon reads them.
         sender.env = {**sender.env, b"GRASS_PROJECT": os.fsencode(project)}
     raw = [os.fsencode(word) for word in words]
-    body = enqueue_body(raw, sender, new_key(), verb, lines, parameters=parameters)
+    body = enqueue_body(raw, sender, new_key(), verb, lines, parameters=parameters, more=more)
     response = exchange(target, "POST", "/v1/enqueue", body)
     if "grass-send" in response.headers and broker is None:
         # Only the daemon can tell which words are folders to send; it has checked the rest of the line by now.
-        from grassq.cli.snapshots import make_snapshots
+        from grassq.cli.inputs.snapshots import make_snapshots
 
         sent = make_snapshots(homes.current(), response)
-        body = enqueue_body(raw, sender, new_key(), verb, lines, sent, parameters)
+        body = enqueue_body(raw, sender, new_key(), verb, lines, sent, parameters, more)
         response = exchange(target, "POST", "/v1/enqueue", body)
     if broker is not None:
         # A user cannot change the version of a broker on another machine.

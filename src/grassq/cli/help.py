@@ -35,6 +35,7 @@ How it is treated:
 ENQUEUE = """\
 usage: grass enqueue [QUEUE] [options] [--] COMMAND...
        grass enqueue [QUEUE] [options] --stdin < LINES
+       grass enqueue [QUEUE] [options] --array INDEXES | --each FILE -- COMMAND...
 
 Put a command into the queue and print the id of the job. The job runs as soon as the resources are free, with your
 environment and in your current directory, even after you log out.
@@ -53,6 +54,12 @@ Many jobs at once:
   --stdin              one job per line of stdin, all of them or none, each with these options. Blank lines and lines
                        that start with # are skipped. A line of plain words that names a program runs without a
                        shell; a shell runs every other line, and with --shell every line
+  --array INDEXES      one job per index: 0-99, 0-99:2, 1,3,5-9; with %8 behind it at most 8 at once. {index} in the
+                       command, --env, --output and --name becomes the index, which is also $GRASS_ARRAY_INDEX
+  --each FILE          one job per row of a .csv with a header, a .jsonl or a .txt (csv:FILE for another name, - for
+                       stdin); {column}, or {line} of a text, becomes the value, which is one word also with --shell
+  --at-once N          at most N of these jobs run at once
+  --max-fails K        after K failures, cancel what has not started
 
 What is printed:
   -q, --quiet          only the id, and no notes; for many jobs the range, such as 1-100000
@@ -83,14 +90,20 @@ What is printed:
                        or the disk is full (default: print a remark and wait)
   --patient DURATION   how long the broker may be away, such as 2h, or always (default: 30s)
   --stdin              not accepted, because `run` follows one job; use `grass enqueue --stdin`
+  --array INDEXES      not accepted for the same reason
+  --each FILE          not accepted
+  --at-once N          not accepted
+  --max-fails K        not accepted
   -h, --help           this text
 """
 
 SWEEP = """\
 usage: grass sweep TEMPLATE [-p NAME VALUE...]... [options]
+       grass sweep --file FILE.toml [--dry-run] [--prune]
 
-Enqueue TEMPLATE once for every combination of the values; each {NAME} in it becomes a value. All jobs are stored or
-none. They share a name, which other commands accept as a selector.
+Enqueue TEMPLATE once for every combination of the values; each {NAME} in it becomes a value, and so it does in --name,
+--env and --output. All jobs are stored or none. They share a name, which other commands accept as a selector, and so
+they do sweep:ID, with the id of the first job.
 
   grass sweep "python train.py --lr {lr} --seed {seed}" -p lr 0.1 0.01 -p seed 1 2 3 --gpu=0.5
   grass sweep "./fit.sh {x} > fit-{x}.log" -p x -1 0 1 --retries 2 --name fit
@@ -98,12 +111,20 @@ none. They share a name, which other commands accept as a selector.
 
   -p, --parameter NAME VALUE...
                        a parameter and its values; repeat for more. The values end at the next -p, -q, -e or
-                       --option; they may begin with a minus sign
+                       --option; they may begin with a minus sign. A value may be a range: 0..4, 0..1:0.25,
+                       32..256*2, lin:0..1:5 or log:1e-5..1e-1:20
+  --points FILE        points from a .csv with a header, or from .jsonl; with -p, each point with each combination
+  --exclude "NAME=VALUE ..."
+                       leave out the points that have all these values; repeat for more
+  --at-once N          at most N jobs of the sweep run at once
+  --max-fails K        after K failures, cancel what has not started
+  --file FILE          apply a sweep in TOML: run what is new, changed or failed since it was applied last
+  --prune              with --file: end the unfinished jobs of points that are no longer in it
   --n-samples N        only N combinations, all different (default: all)
   --sampling-mode shuffled_grid|grid
                        random order (default), or the order of nested loops: the last parameter changes fastest
   --seed N             the random order: the same N gives the same order (default: a new order each time)
-  --dry-run            print the lines and enqueue nothing
+  --dry-run            print the lines, or with --file what would change, and enqueue nothing
   --                   the next word is TEMPLATE, even if it begins with a minus sign or follows -p
 
 Write {{ and }} for literal braces: ${{HOME}} becomes ${HOME} for the shell, {{gpu}} becomes {gpu} for Grass. Each line

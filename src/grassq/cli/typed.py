@@ -16,7 +16,8 @@ VALUE_OPTIONS = frozenset({
     "--send", "--fetch", "--fetch-to", "--env-from", "--python", "--setup", "--setup-files", "--log-max",
     "--notify", "--output", "--wrap", "--project", "--time-limit", "--retry-delay",
     "--retry-on", "--no-retry-on", "--after", "--after-any", "--after-fail", "--at", "--in",
-    "--warn", "--idle-limit", "--tag", "--unique",
+    "--warn", "--idle-limit", "--tag", "--unique", "--array", "--each", "--at-once",
+    "--max-fails",
 })
 # fmt: on
 

@@ -91,10 +91,11 @@ def enqueue_body(
     lines: bytes | None = None,
     sent: Iterable[str] | None = None,
     parameters: str = "",
+    more: str = "",
 ) -> bytes:
     """Return the body of POST /v1/enqueue; `lines` is the input of --stdin, `sent` has the manifests of --send.
 
-    `parameters` are those of a sweep, in JSON.
+    `parameters` are those of a sweep, in JSON; `more` are other members of the body.
     """
     parts = (
         '{"words":[',
@@ -106,6 +107,7 @@ def enqueue_body(
         f'],"umask":{sender.umask},"key":"{key}","verb":"{verb}"',
         "" if sent is None else ',"sent":[' + ",".join([quote(id_) for id_ in sent]) + "]",
         f',"parameters":{parameters}' if parameters else "",
+        f",{more}" if more else "",
         "}" if lines is None else ',"lines":' + text(lines) + "}",
     )
     return "".join(parts).encode("ascii")

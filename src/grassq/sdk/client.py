@@ -137,6 +137,7 @@ class Client(FleetClient):
         key: str | None,
         wait_for_queue: bool,
         parameters: Mapping[str, list[str]],
+        more: dict[str, object] | None = None,
     ) -> JobList:
         sender = self._sender(document, cwd)
         with gc_paused():
@@ -144,6 +145,8 @@ class Client(FleetClient):
         if not written:
             return JobList()
         at_once = len(written) if self.broker is None else SUBMIT_AT_ONCE
+        if more and more.get("sweep") and len(written) > at_once:
+            raise BadInput(f"a broker on another machine takes a sweep with limits of at most {at_once:,} jobs")
         ids: list[int] = []
         for at in range(0, len(written), at_once):
             part, part_key = written[at : at + at_once], _key_of_part(key, at)
@@ -155,6 +158,7 @@ class Client(FleetClient):
                     key=part_key,
                     wait_for_queue=wait_for_queue,
                     parameters={name: values[at : at + at_once] for name, values in parameters.items()},
+                    more=more,
                 )
             except GrassError as error:
                 if not ids:
@@ -173,6 +177,9 @@ class Client(FleetClient):
         *,
         samples: int | None = None,
         seed: int | None = None,
+        exclude: str | Iterable[str] = (),
+        at_once: int | None = None,
+        max_fails: int | None = None,
         cwd: Directory | None = None,
         key: str | None = None,
         wait_for_queue: bool = False,
@@ -181,14 +188,46 @@ class Client(FleetClient):
         """Store a job for every combination of parameter values, all of them or none; `{lr}` stands for a value.
 
         In a list each word is filled in by itself, so values may hold blanks; a string is a line as in `submit_many`.
-        The order is that of nested loops. `samples` takes only that many combinations, at random; `seed` makes the
-        choice the same each time. `{{gpu}}` is the text {gpu}, which becomes the ids of the job's devices.
+        Values are a list, or a range as text: "0..4", "32..256*2", "log:1e-5..1e-1:20". The order is that of nested
+        loops. `samples` takes only that many combinations, at random; `seed` makes the choice the same each time.
+        `exclude` leaves out points: "lr=0.1 bs=32". At most `at_once` jobs run at once; after `max_fails` failures,
+        what has not started is cancelled. `{{gpu}}` is the text {gpu}, which becomes the ids of the job's devices.
         """
-        from grassq.sdk.sweep import combinations
+        from grassq.sdk.sweep import combinations, sweep_members
 
-        commands, values = combinations(command, parameters, samples, seed)
+        commands, values = combinations(command, parameters, samples, seed, exclude)
         document = options_document(options, self.home, self.broker)
-        return self._submit_many(commands, document, cwd, key, wait_for_queue, values)
+        more = sweep_members(at_once, max_fails)
+        return self._submit_many(commands, document, cwd, key, wait_for_queue, values, more)
+
+    def submit_array(
+        self,
+        command: Command,
+        array: str | Mapping[str, Iterable[Word]],
+        *,
+        at_once: int | None = None,
+        max_fails: int | None = None,
+        cwd: Directory | None = None,
+        key: str | None = None,
+        wait_for_queue: bool = False,
+        **options: Unpack[SubmitOptions],
+    ) -> JobList:
+        """Store a job for each index of an array such as "0-99%8", or for each row of a list, all of them or none.
+
+        `{index}` in the command, `env`, `output` and `name` becomes the index, which is also $GRASS_ARRAY_INDEX. A list
+        has the values of each column; `{column}` becomes a value, which is one word also in a line for the shell.
+        """
+        from grassq.sdk.sweep import array_members
+
+        document = options_document(options, self.home, self.broker)
+        more = array_members(array, at_once, max_fails)
+        sender = self._sender(document, cwd)
+        answer = self._requests.submit_many(
+            [written_line(command)], document, sender, key=key, wait_for_queue=wait_for_queue, more=more
+        )
+        warn(answer.get("warnings", []))
+        first = int(answer["first"])
+        return JobList(Job(self, {"id": id_}) for id_ in range(first, first + int(answer["count"])))
 
     def job(self, which: int | str) -> Job:
         """Return the handle of one job, by its id or by a selector that names one job, such as "@" for the last."""

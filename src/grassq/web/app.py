@@ -49,9 +49,10 @@ from grassq.web.routes.machines import Machines
 from grassq.web.routes.notices import Notices
 from grassq.web.routes.queues import Queues
 from grassq.web.routes.tokens import Tokens
-from grassq.web.submit.batches import Batches
 from grassq.web.submit.edit import Edits
-from grassq.web.submit.handler import FileCheck, Submissions
+from grassq.web.submit.handler import Submissions
+from grassq.web.submit.many.batches import Batches
+from grassq.web.submit.storing import FileCheck
 from grassq.web.tables.routes import Tables
 from grassq.web.timeline.serve import Timeline
 from grassq.web.workers.directory import WorkerDirectory

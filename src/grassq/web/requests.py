@@ -24,10 +24,12 @@ from grassq.core.job_options import (
 )
 from grassq.core.model import JobId, State
 from grassq.core.names import DEFAULT_QUEUE, check_key, check_name, check_tags
-from grassq.core.options.parsers import FILE_WORDS_MAX
+from grassq.core.options.parsers import FILE_WORDS_MAX, name_form
 from grassq.core.options.warning import USUAL, Warn, checked_warn
 from grassq.core.resources.amounts import LOG_MAX_MIN
+from grassq.core.sweeps.arrays import TASKS_MAX
 from grassq.core.sweeps.parameters import check_parameters
+from grassq.core.sweeps.sweep import DEFINITION_CHARS_MAX
 from grassq.core.syntax import shell_lines
 from grassq.core.syntax.file_words import SentTree, check_dest, check_manifest, check_path
 from grassq.core.syntax.numbers import is_number
@@ -148,6 +150,21 @@ class From(Body, kw_only=True):
         return Submitter(cwd, _environment(self.env), self.umask & 0o777, caller)
 
 
+class SweepBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sweep, besides its jobs."""
+
+    #: What was typed, for people to read.
+    definition: Annotated[str, Meta(max_length=DEFINITION_CHARS_MAX)] = ""
+    #: The most jobs that run at once, and the failures after which nothing more starts.
+    at_once: Annotated[int, Meta(ge=1, le=TASKS_MAX)] | None = None
+    max_fails: Annotated[int, Meta(ge=1, le=TASKS_MAX)] | None = None
+    #: Run only what is new, changed or failed of the sweep with this name.
+    apply: bool = False
+    #: With `apply`: end the unfinished jobs of points that are no longer in it; only tell what would be done.
+    prune: bool = False
+    dry_run: bool = False
+
+
 class EnqueueBody(From, kw_only=True):
     """What was typed after `grass enqueue`, unchanged."""
 
@@ -160,6 +177,11 @@ class EnqueueBody(From, kw_only=True):
     sent: list[str] | None = None
     #: With lines: of each parameter of a sweep the value on each line.
     parameters: ParameterColumns = {}
+    #: With --each: of each column of the file the value in each row, and the file.
+    points: ParameterColumns | None = None
+    points_file: str = "the list"
+    #: With the verb `sweep`: more about the sweep.
+    sweep: SweepBody = SweepBody()
 
 
 class WhatIfBody(EnqueueBody, kw_only=True):
@@ -223,7 +245,7 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def options(self) -> JobOptions:
         """Return the options of the job."""
         plain = {name: getattr(self, name) for name in PlainOptions.__struct_fields__}
-        plain["name"] = None if self.name is None else check_name(self.name)
+        plain["name"] = None if self.name is None else name_form(self.name, "name")
         plain["project"] = None if self.project is None else check_name(self.project, "project name")
         plain["tags"] = check_tags(self.tags.items())
         plain["unique"] = None if self.unique is None else check_key(self.unique)
@@ -276,6 +298,12 @@ class ManyBody(ProgramBody, kw_only=True):
     commands: list[Command]
     #: Of each parameter of a sweep the value in each command.
     parameters: ParameterColumns = {}
+    #: The jobs are a sweep.
+    sweep: SweepBody | None = None
+    #: Indexes such as 0-99%8, or the columns of a list: the one command is run for each index or row, and `{index}` or
+    #: `{column}` in it becomes the value.
+    array: str | None = None
+    each: ParameterColumns = {}
 
 
 class SelectBody(Body, kw_only=True):

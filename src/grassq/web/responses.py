@@ -211,7 +211,7 @@ def lines_text(typed: Enqueue, ids: Sequence[int], state: State, sweep: str | No
     count, which = len(ids), range_text(ids)
     if typed.command.json:
         told = {"first": ids[0] if ids else None, "count": count, "queue": typed.options.queue}
-        told |= ({"state": state} if ids else {}) | ({"name": sweep} if sweep else {})
+        told |= ({"state": state} if ids else {}) | ({"name": sweep, "sweep": ids[0]} if sweep else {})
         return msgspec.json.encode(told).decode() + "\n"
     if typed.command.quiet:
         return f"{which}\n" if ids else ""

@@ -186,6 +186,15 @@ def placeholders(allocation: Allocation) -> dict[bytes, bytes]:
     return held
 
 
+def _array_variables(start: Start) -> dict[bytes, bytes]:
+    """Return what a job of an array is told of its index."""
+    index, span = start.spec.array_index, start.spec.array_of
+    if index is None or span is None:
+        return {}
+    names = (b"INDEX", b"COUNT", b"MIN", b"MAX")
+    return {b"GRASS_ARRAY_" + name: b"%d" % number for name, number in zip(names, (index, *span), strict=True)}
+
+
 def environment(
     start: Start,
     path: str,
@@ -209,6 +218,7 @@ def environment(
         b"GRASS_JOB_ID": b"%d" % start.job,
         b"GRASS_JOB_NAME": (start.name or "").encode(),
         b"GRASS_QUEUE": start.spec.queue.encode(),
+        **_array_variables(start),
         **({} if start.spec.project is None else {b"GRASS_PROJECT": start.spec.project.encode()}),
         b"GRASS_ATTEMPT": b"%d" % start.attempt,
         b"GRASS_RUN_DIR": files,

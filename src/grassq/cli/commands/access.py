@@ -11,10 +11,10 @@ from typing import Any
 
 from grassq import home
 from grassq.cli import job_text, render
-from grassq.cli.code_input import one_time_code
 from grassq.cli.commands.daemon import work_for
 from grassq.cli.connect import connect
 from grassq.cli.fast import complain
+from grassq.cli.inputs.code_input import one_time_code
 from grassq.core.syntax.addresses import parse_addresses
 from grassq.core.syntax.durations import duration_s
 from grassq.errors import EXIT_OK, BadInput, GrassError, NotFound

@@ -51,7 +51,8 @@ def _cut_words(document: Mapping[str, Any], *names: str) -> list[str]:
 
 
 def _states(sweep: Mapping[str, Any]) -> str:
-    return ", ".join(f"{count} {state}" for state, count in (sweep.get("counts") or {}).items())
+    counts = ", ".join(f"{count} {state}" for state, count in (sweep.get("counts") or {}).items())
+    return f"stopped, {counts}" if sweep.get("stopped") else counts
 
 
 def print_restored(answer: Mapping[str, Any]) -> None:

@@ -173,7 +173,7 @@ class OverviewScreen:
             by_queue[str(job.get("queue"))] = by_queue.get(str(job.get("queue")), 0) - 1
         for sweep in self._answer.get("sweeps", []):
             of_sweep = int((sweep.get("counts") or {}).get("queued", 0))
-            hidden = of_sweep - sum(job.get("name") == sweep.get("name") for job in shown)
+            hidden = of_sweep - sum(_is_of(job, sweep) for job in shown)
             if hidden > 0:
                 left[f"{hidden} of {sweep.get('name')}"] = hidden
                 by_queue[str(sweep.get("queue"))] = by_queue.get(str(sweep.get("queue")), 0) - hidden
@@ -261,8 +261,16 @@ class OverviewScreen:
         return [self._title("; ".join(words), _GREEN if count else "")]
 
 
+def _is_of(job: Job, sweep: Mapping[str, Any]) -> bool:
+    """Tell whether a job is part of a sweep: of its id, or by its name if the sweep has none."""
+    if sweep.get("id") is not None:
+        return bool(job.get("sweep") == sweep["id"])
+    return bool(job.get("name") == sweep.get("name"))
+
+
 def _counts(sweep: Mapping[str, Any]) -> str:
     """Return the counts of a sweep by state; what needs a look comes first."""
     counts = sweep.get("counts") or {}
     order = ("failed", "running", "placed", "queued", "waiting", "held", "succeeded", "cancelled")
-    return ", ".join(f"{counts[state]} {state}" for state in order if counts.get(state))
+    told = ", ".join(f"{counts[state]} {state}" for state in order if counts.get(state))
+    return f"stopped, {told}" if sweep.get("stopped") else told

@@ -32,22 +32,23 @@ def as_tree(jobs: Sequence[Job]) -> tuple[list[Job], list[str]]:
             reruns.setdefault(parent, []).append(job)
         else:
             roots.append(job)
-    names: dict[str, list[Job]] = {}
+    names: dict[object, list[Job]] = {}
     for job in roots:
-        if job.get("name"):
-            names.setdefault(str(job["name"]), []).append(job)
+        if (key := _sweep_of(job)) is not None:
+            names.setdefault(key, []).append(job)
     rows: list[Job] = []
     firsts: list[str] = []
-    told: set[str] = set()
+    told: set[object] = set()
     for job in roots:
-        name = str(job.get("name") or "")
-        if len(names.get(name, ())) < SWEEP_MIN:
+        key = _sweep_of(job)
+        if len(names.get(key, ())) < SWEEP_MIN:
             _add(job, "", "", reruns, rows, firsts)
-        elif name not in told:
-            told.add(name)
-            rows.append(_sweep_row(name, names[name], reruns))
-            firsts.append(f"{name} ({len(names[name])})")
-            _add_all(names[name], "", reruns, rows, firsts)
+        elif key not in told:
+            told.add(key)
+            name = _name_of(names[key])
+            rows.append(_sweep_row(name, names[key], reruns))
+            firsts.append(f"{name} ({len(names[key])})")
+            _add_all(names[key], "", reruns, rows, firsts)
     return rows, firsts
 
 
@@ -61,6 +62,16 @@ def _starts_after(job: Job, ids: Sequence[int]) -> int | None:
             if place and ids[place - 1] >= int(first):
                 found = max(found or 0, ids[place - 1])
     return found
+
+
+def _sweep_of(job: Job) -> object:
+    """Return what the jobs of a sweep have in common: its id, or else their name."""
+    return job.get("sweep") or job.get("name") or None
+
+
+def _name_of(jobs: Sequence[Job]) -> str:
+    names = {str(job.get("name")) for job in jobs}
+    return names.pop() if len(names) == 1 else f"sweep:{jobs[0].get('sweep')}"
 
 
 def _add(

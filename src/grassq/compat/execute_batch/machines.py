@@ -11,8 +11,8 @@ from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 from grassq import home as homes
-from grassq.cli import machine_file
-from grassq.cli.machine_file import MachineFile
+from grassq.cli.inputs import machine_file
+from grassq.cli.inputs.machine_file import MachineFile
 from grassq.compat.execute_batch.slots import FreeResources, HeldSlot, Needs, beside, read_free, slots_of
 from grassq.errors import BadInput, GrassError, Unreachable
 from grassq.net.client import ApiClient

@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from grassq.broker import selection
@@ -24,7 +24,7 @@ from grassq.broker.selection import Reading, Selected
 from grassq.core.editing import changes as editing
 from grassq.core.editing.values import REQUIRE, options_of, values_of
 from grassq.core.job_options import FILE_FIELDS, JobOptions, Pairs
-from grassq.core.model import Job
+from grassq.core.model import Job, Spec
 from grassq.core.names import shown
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import BadInput, Refused
@@ -131,7 +131,7 @@ class Edits:
             builder = await self._submissions.builder(Submitter(caller=caller))
             make = partial(_edits, body=body, found=found)
             edits, notes = await self._submissions.check(make, builder, raw, len(found.jobs))
-            await self._submissions.check_files(each.spec for each in edits)
+            await self._submissions.storing.check_files(each.spec for each in edits)
             handler = partial(edit, edits=edits, editor=editor, key=body.key, digest=request_digest)
             done = await self._engine.change(handler, short=len(edits) <= BRIEF_MAX)
             if done is not None:
@@ -253,8 +253,22 @@ def _edited(
         options = replace(options, request=dict(request))
     check_command(words, options, builder.known)
     draft = builder.draft(words, options, request)
-    spec = replace(draft.spec, by=job.spec.by, env_digest=job.spec.env_digest, dependencies=job.spec.dependencies)
+    spec = replace(_still_in_sweep(draft.spec, job.spec), by=job.spec.by, env_digest=job.spec.env_digest)
+    if job.spec.dependencies:
+        spec = replace(spec, dependencies=job.spec.dependencies)
     return EditedJob(job, spec, draft.name, draft.priority, named)
+
+
+def _still_in_sweep(spec: Spec, before: Spec) -> Spec:
+    """Return the spec of an edited job as the part of its array and its sweep that it was."""
+    parts = {name: getattr(before, name) for name in ("array_index", "array_of", "sweep", "point")}
+    groups = () if before.constraints.groups is UNSET else before.constraints.groups
+    kept = [group for group in groups if group.startswith("sweep:")]
+    if kept:
+        others = () if spec.constraints.groups is UNSET else spec.constraints.groups
+        grouped = replace(spec.constraints, groups=tuple(sorted({*others, *kept})))
+        spec = replace(spec, constraints=grouped)
+    return replace(spec, **parts)
 
 
 def _rooted(options: JobOptions, before: JobOptions, cwd: bytes) -> JobOptions:

@@ -10,23 +10,20 @@ from functools import partial
 from typing import TypeVar
 
 from aiohttp import web
-from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker import service
 from grassq.broker.actions.dry_run import dry_run
-from grassq.broker.batch import Batch
 from grassq.broker.engine import BRIEF_MAX, Engine
-from grassq.broker.tokens import Bearer
+from grassq.broker.sweeps.objects import NewSweep, sweep_name
 from grassq.core.job_options import JobOptions
-from grassq.core.model import Spec, State
+from grassq.core.model import State
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
+from grassq.core.sweeps.arrays import read_array
 from grassq.core.syntax import enqueue as enqueue_syntax
-from grassq.core.syntax.file_words import SentTree
 from grassq.core.syntax.options import closest
 from grassq.errors import BadInput, Gone, GrassError, NotFound, StoreUnavailable
-from grassq.store.base import Submission
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY, Route
 from grassq.web.access.bodies import REMOTE_BODY_MAX
@@ -46,29 +43,27 @@ from grassq.web.responses import (
     range_text,
     written_words,
 )
-from grassq.web.submit import bulk, outputs
 from grassq.web.submit.file_options import unmade
+from grassq.web.submit.many.apply import SweepApplication, applied_text, with_digests
+from grassq.web.submit.many.typed_jobs import most_jobs, new_sweep, of_program, read_typed, sweep_of_program
 from grassq.web.submit.notify_targets import hosts_of
 from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot, snapshot_of
 from grassq.web.submit.rerun import rerun_submitter
+from grassq.web.submit.storing import LARGE, FileCheck, JobStoring, Run, StoredJobs, off_loop, stored_by
 from grassq.web.submit.validate import DraftBuilder
 from grassq.web.submit.waiting_options import notes_on_times, waits_first
 
-#: Larger requests, and more jobs than BRIEF_MAX, are read on another thread, so that the event loop can answer others.
-LARGE = 64 << 10
-#: Seconds in which the store says whether the jobs of a cancelled request are in it.
-RECALL_S = 5.0
 #: Larger requests of one token are worked on one after the other.
 ONE_AT_A_TIME = 16 << 10
 #: The answer to `--stdin` without lines; a command of another release, which does not send them, prints it.
 NO_LINES = "grass: --stdin takes a command a line from stdin; this command is of another release than the daemon\n"
+#: The answer to `--each` without points; a command of another release, which does not send them, prints it.
+NO_POINTS = "grass: --each takes a job a row from a file; this command is of another release than the daemon\n"
 #: The answer to `--send` without manifests; a command of another release, which does not make them, prints it.
 NO_TREES = "grass: --send needs a snapshot of the folder; this command is of another release than the daemon\n"
 
 T = TypeVar("T")
-#: Raises BadInput for trees that are not here or do not go together, and for patterns that are none.
-FileCheck = Callable[[tuple[SentTree, ...], tuple[bytes, ...]], None]
 Submit = Callable[["Submissions", web.Request], Awaitable[web.Response]]
 
 
@@ -80,14 +75,6 @@ def _in_turn(handler: Submit) -> Submit:
             return await handler(self, request)
 
     return served
-
-
-class StoredJobs(Struct, frozen=True):
-    """What is stored of a request."""
-
-    ids: list[int]
-    #: Nothing was queued: this is the unfinished job that has the same unique key.
-    existing: bool = False
 
 
 class Submissions:
@@ -103,7 +90,7 @@ class Submissions:
         self._project = project
         self._notify_hosts = hosts_of(token_notify)
         self._engine = engine
-        self._check_files = check_files
+        self.storing = JobStoring(engine, check_files)
         self._default = default
         self._snapshot = QueueSnapshot()
         self._generation = 0
@@ -177,18 +164,23 @@ class Submissions:
             words = [requests.word_bytes(word) for word in body.words]
             builder = await self.builder(body.submitter(request[CALLER]))
             try:
-                typed, drafts = await self.check(partial(read_typed, body, words), builder, raw, _lines(body))
+                typed, drafts = await self.check(partial(read_typed, body, words), builder, raw, most_jobs(body))
             except GrassError as error:
-                stored = await self._stored(error, body.key, raw)
+                stored = await self.storing.recalled(error, body.key, raw)
                 typed = builder.known.split(words, lambda word: True)
             else:
                 if typed.command.stdin and body.lines is None:
                     return enqueued(2, "", NO_LINES, lines=1)
+                if typed.command.each is not None and body.points is None:
+                    return enqueued(2, typed.command.each, NO_POINTS, each=1)
                 if folders := unmade(drafts[0].spec.send if drafts else ()):
                     return enqueued(2, written_words(folders), NO_TREES, send=1)
+                sweep = new_sweep(body, typed)
+                if sweep is not None and sweep.kind == "file":
+                    return await self._apply(request, body, typed, drafts, sweep)
                 if typed.command.dry_run and drafts:
                     return await self._dry_run(typed, drafts, request)
-                stored = await self._store(drafts, body.key, request, as_sweep=body.verb == "sweep")
+                stored = await self.storing.store(drafts, body.key, request, self._snapshot, sweep)
         except (Gone, StoreUnavailable):
             # A client on another machine asks again.
             raise
@@ -206,9 +198,10 @@ class Submissions:
             follow = ids[0] if body.verb == "run" or typed.command.sync else None
             request[ENTRY].about = f"job {ids[0]} is not finished"
             return enqueued(0, existing_text(typed, ids[0], job), notes, follow=follow)
-        if typed.command.stdin:
+        if typed.command.stdin or typed.command.array is not None or typed.command.each is not None:
             request[ENTRY].about = f"jobs {range_text(ids)} in {options.queue}"
-            name = (options.name or service.sweep_name(ids[0])) if body.verb == "sweep" and ids else None
+            is_sweep = bool(ids) and (body.verb == "sweep" or not typed.command.stdin)
+            name = (options.name or sweep_name(ids[0])) if is_sweep else None
             return enqueued(0, lines_text(typed, ids, state, name), notes)
         follow = ids[0] if body.verb == "run" or typed.command.sync else None
         request[ENTRY].about = f"job {ids[0]} in {options.queue}"
@@ -218,7 +211,7 @@ class Submissions:
         self, typed: enqueue_syntax.Enqueue, drafts: list[service.Draft], request: web.Request
     ) -> web.Response:
         """Answer with what a submission would do, and store nothing."""
-        await self.check_files(draft.spec for draft in drafts)
+        await self.storing.check_files(draft.spec for draft in drafts)
         request[ENTRY].about = "nothing was stored"
         handler = partial(dry_run, drafts=drafts, bearer=request[CALLER].bearer)
         warnings = "".join(f"grass: {warning}\n" for warning in typed.warnings)
@@ -228,9 +221,9 @@ class Submissions:
         """Return the one job that was typed, checked as by `enqueue` and not stored, and warnings."""
         words = [requests.word_bytes(word) for word in body.words]
         builder = await self.builder(body.submitter(request[CALLER]))
-        typed, drafts = await self.check(partial(read_typed, body, words), builder, request[BODY], 1)
-        if typed.command.stdin or len(drafts) != 1:
-            raise BadInput("--stdin puts many commands into a queue; `grass what-if` is about one job")
+        typed, drafts = await self.check(partial(read_typed, body, words), builder, request[BODY], most_jobs(body))
+        if typed.command.stdin or typed.command.array is not None or len(drafts) != 1:
+            raise BadInput("--stdin, --array and --each make many jobs; `grass what-if` is about one job")
         return drafts[0], typed.warnings
 
     @_in_turn
@@ -257,12 +250,12 @@ class Submissions:
         if body.job.command or body.job.shell:
             raise BadInput("`job` must have no command: the commands are in `commands`")
 
-        def read(builder: DraftBuilder) -> list[service.Draft]:
-            template = bulk.JobTemplate(builder.in_project(body.job.options()), builder)
-            return bulk.with_parameters(bulk.of_commands(body.commands, template), body.parameters)
-
+        array = None if body.array is None else read_array(body.array)
+        many = BRIEF_MAX + 1 if array is not None or body.each else len(body.commands)
         builder = await self.builder(body.submitter(request[CALLER]))
-        stored, warnings = await self.submitted(request, read, builder, body, len(body.commands))
+        sweep = sweep_of_program(body, array)
+        read = partial(of_program, body, array)
+        stored, warnings = await self.submitted(request, read, builder, body, many, sweep)
         # The ids are consecutive, so the first id and the count are enough.
         answer = ManySubmittedDocument(first=stored.ids[0], count=len(stored.ids), warnings=warnings)
         return document({**answer, "existing": True} if stored.existing else answer)
@@ -274,6 +267,7 @@ class Submissions:
         builder: DraftBuilder,
         body: requests.ProgramBody,
         count: int,
+        sweep: NewSweep | None = None,
     ) -> tuple[StoredJobs, list[str]]:
         """Store the drafts that `read` makes; return what is stored, and warnings."""
         raw, warnings = request[BODY], []
@@ -283,10 +277,10 @@ class Submissions:
             if missing and not body.wait_for_queue:
                 raise _no_queue(missing[0], builder.known.offers)
         except GrassError as error:
-            stored = await self._stored(error, body.key, raw)
+            stored = await self.storing.recalled(error, body.key, raw)
         else:
             warnings = [*self.missing_queues(drafts, builder), *notes_on_times(drafts, time.time())]
-            stored = await self._store(drafts, body.key, request)
+            stored = await self.storing.store(drafts, body.key, request, self._snapshot, sweep)
         request[ENTRY].about = f"jobs {range_text(stored.ids)}"
         return stored, warnings
 
@@ -295,123 +289,35 @@ class Submissions:
         missing = _missing(drafts, builder)
         return [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
 
-    async def _store(
-        self, drafts: list[service.Draft], key: str, request: web.Request, as_sweep: bool = False
-    ) -> StoredJobs:
-        if not drafts:
-            return StoredJobs([])
-        _check_one_key(drafts)
-        await self.check_files(draft.spec for draft in drafts)
-        made_of = partial(_submit, drafts, as_sweep, request[CALLER].bearer)
+    async def _apply(
+        self,
+        request: web.Request,
+        body: requests.EnqueueBody,
+        typed: enqueue_syntax.Enqueue,
+        drafts: list[service.Draft],
+        sweep: NewSweep,
+    ) -> web.Response:
+        """Run what is new, changed or failed of a sweep in a file, and answer with the text to print."""
+        if not drafts or not body.parameters:
+            raise BadInput("a sweep that is applied has a point at least, and each point has parameters")
         request_digest = await off_loop(digest, request[BODY])
-        handler = partial(made_of, key=key, digest=request_digest)
-        try:
-            made = await self._reserved([draft.spec for draft in drafts])
-        except GrassError as error:
-            if drafts[0].spec.unique is None:
-                return await self._stored(error, key, request[BODY])
-            # The file may be that of the unfinished job with the same unique key.
-            known = await self._engine.change(partial(handler, existing_only=True), short=True)
-            return known or await self._stored(error, key, request[BODY])
-        short = len(drafts) <= BRIEF_MAX
-        try:
-            stored = await self._engine.change(handler, key=key, recall=stored_of, short=short)
-        except GrassError:
-            await asyncio.to_thread(outputs.release, made)
-            raise
-        except asyncio.CancelledError:
-            if made:
-                # Decided after the submission, which the engine may still have before it: both are short, or none.
-                recall = partial(service.recall, key=key, digest=request_digest)
-                await self._release_if_unknown(made, self._engine.read(recall, short=short))
-            raise
-        assert stored is not None
-        if stored.existing and made:
-            await asyncio.to_thread(outputs.release, made)
-        return stored
+        by_point = await asyncio.to_thread(with_digests, drafts, typed.options)
+        application = SweepApplication(self._engine, by_point, sweep, body.sweep)
 
-    async def _release_if_unknown(self, made: list[bytes], stored: Awaitable[object]) -> None:
-        """Remove the output files of a request that was cancelled, unless its jobs are stored or that is not known."""
-        with contextlib.suppress(GrassError, TimeoutError):
-            async with asyncio.timeout(RECALL_S):
-                if await stored is None:
-                    await asyncio.to_thread(outputs.release, made)
+        async def submit(some: list[service.Draft], run: Run) -> list[int] | None:
+            stored = await self.storing.run(some, body.key, request, self._snapshot, stored_by(run))
+            return None if stored is None else stored.ids
 
-    async def _reserved(self, specs: list[Spec]) -> list[bytes]:
-        """Make the output files of jobs that may run on this machine."""
-        here = [each for each in specs if outputs.is_here(each, self._snapshot)]
-        return await asyncio.to_thread(outputs.reserve, here) if here else []
-
-    async def check_files(self, specs: Iterable[Spec]) -> None:
-        """Raise BadInput for trees that are not here, and for patterns that are none."""
-        for send, fetch in {(spec.send, spec.fetch) for spec in specs if spec.constraints.files}:
-            await asyncio.to_thread(self._check_files, send, fetch)
-
-    async def _stored(self, error: GrassError, key: str, raw: bytes) -> StoredJobs:
-        """Return the jobs of a repeated request, which may be invalid by now; raise the error if none are stored."""
-        recall = partial(service.recall, key=key, digest=await off_loop(digest, raw))
-        stored = await self._engine.read(recall, short=True)
-        if stored is None:
-            raise error
-        return stored_of(stored)
-
-
-def stored_of(submission: Submission) -> StoredJobs:
-    """Return what is stored of a request, from what its key stands for."""
-    return StoredJobs(service.ids_of(submission), bool(submission.ids))
-
-
-def _submit(
-    drafts: list[service.Draft],
-    as_sweep: bool,
-    bearer: Bearer,
-    batch: Batch,
-    key: str,
-    digest: bytes,
-    existing_only: bool = False,
-) -> StoredJobs | None:
-    """Store new jobs; with `existing_only` find the unfinished job that is the answer, if there is one."""
-    if existing_only:
-        found = service.existing(batch, drafts[0], key, digest, bearer)
-        return None if found is None else stored_of(found)
-    if drafts[0].spec.unique is not None:
-        return stored_of(service.submit_unique(batch, drafts[0], key, digest, as_sweep, bearer))
-    return StoredJobs(service.submit(batch, drafts, key, digest, as_sweep, bearer))
-
-
-def _check_one_key(drafts: Sequence[service.Draft]) -> None:
-    if len(drafts) > 1 and any(draft.spec.unique is not None for draft in drafts):
-        raise BadInput(f"--unique is for one job, and these are {len(drafts):,}: with one key only the first could run")
+        done = await application.run(submit, body.key, request_digest)
+        request[ENTRY].about = f"jobs {range_text(done.ids)}" if done.ids else "nothing was stored"
+        how = typed.command
+        text = applied_text(sweep.name or "", done, body.sweep, is_json=how.json, is_quiet=how.quiet)
+        return enqueued(0, text, "".join(f"grass: {note}\n" for note in typed.warnings))
 
 
 async def decoded(raw: bytes, kind: type[T]) -> T:
     """Decode a body; a large one on another thread."""
     return await off_loop(lambda raw: requests.decode(raw, kind), raw)
-
-
-async def off_loop(do: Callable[[bytes], T], raw: bytes) -> T:
-    """Return what `do` makes of a body; of a large one on another thread."""
-    return do(raw) if len(raw) <= LARGE else await asyncio.to_thread(do, raw)
-
-
-def _lines(body: requests.EnqueueBody) -> int:
-    """Return how many jobs a request has at most."""
-    return 1 if body.lines is None else 1 + requests.word_bytes(body.lines).count(b"\n")
-
-
-def read_typed(
-    body: requests.EnqueueBody, words: list[bytes], builder: DraftBuilder
-) -> tuple[enqueue_syntax.Enqueue, list[service.Draft]]:
-    """Return what was typed after `enqueue`, and its jobs."""
-    typed, draft = builder.read_enqueue(words, body.sent)
-    if not typed.command.stdin and body.lines is None:
-        return typed, [draft]
-    if not typed.command.stdin or body.verb == "run":
-        raise BadInput("--stdin puts many commands into a queue, and `grass run` follows one: use grass enqueue")
-    if body.lines is None:
-        return typed, []
-    drafts = bulk.of_lines(requests.word_bytes(body.lines), bulk.JobTemplate(typed.options, builder))
-    return typed, bulk.with_parameters(drafts, body.parameters)
 
 
 def _missing(drafts: Sequence[service.Draft], builder: DraftBuilder) -> list[str]:

@@ -102,7 +102,12 @@ class DraftBuilder(Struct, frozen=True):
     project: str = ""
 
     def read_enqueue(self, words: Sequence[bytes], sent: Sequence[str] | None = None) -> tuple[Enqueue, Draft]:
-        """Return what was typed after `enqueue`, and the job; with --stdin the job has no command yet.
+        """Return what was typed after `enqueue`, and the job; with --stdin the job has no command yet."""
+        typed = self.read_words(words, sent)
+        return typed, self.draft(typed.words, typed.options, self.request_of(typed.options))
+
+    def read_words(self, words: Sequence[bytes], sent: Sequence[str] | None = None) -> Enqueue:
+        """Return what was typed after `enqueue`.
 
         `sent` are the manifests of the folders to send; without them the job has none yet.
         """
@@ -113,7 +118,7 @@ class DraftBuilder(Struct, frozen=True):
             # The command line takes --broker away only there; elsewhere the word may belong to the job's program.
             raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
         options = self.in_project(file_options.with_manifests(typed.options, sent))
-        return replace(typed, options=options), self.draft(typed.words, options, self.request_of(options))
+        return replace(typed, options=options)
 
     def in_project(self, options: JobOptions) -> JobOptions:
         """Return the options of a new job with its project: its own, else the submitter's, else the setting."""
@@ -138,6 +143,8 @@ class DraftBuilder(Struct, frozen=True):
         """
         submitter, known = self.submitter, self.known
         _check_right(options, submitter)
+        if options.name is not None and "{" in options.name:
+            check_name(options.name, "job name")  # what stands for a value was filled in where there are values
         options = file_options.completed(options, submitter, self.program_check)
         options = outputs.completed(options, submitter)
         self._check_values(words, options, request)

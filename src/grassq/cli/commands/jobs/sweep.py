@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 from grassq.cli import render
 from grassq.cli.enqueue import BYTES_MAX, enqueue
 from grassq.cli.help import text_of
+from grassq.cli.inputs.points import read_file, read_points_file
 from grassq.cli.typed import take_option
-from grassq.core.sweeps.parameters import parameter_columns
+from grassq.core.sweeps.grid import GridSearch
+from grassq.core.sweeps.parameters import VALUE_CHARS_MAX, parameter_columns
+from grassq.core.sweeps.ranges import expanded
+from grassq.core.sweeps.sweep import DEFINITION_CHARS_MAX
+from grassq.core.sweeps.sweep_file import SWEEP_FILE_BYTES_MAX, SweepFile, read_sweep_file
 from grassq.core.syntax import options, sweep
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
-from grassq.core.syntax.shell_lines import LINES_MAX
+from grassq.core.syntax.shell_lines import LINES_MAX, plain_words
 from grassq.errors import BadInput
 from grassq.net.encoding import new_key
 
@@ -26,7 +33,48 @@ _SHORTS = ("-h", *(word.decode() for word in options.ENQUEUE if not word.startsw
 _NOT_HERE = {
     "--stdin": "--stdin cannot go with a sweep, whose commands come from TEMPLATE",
     "--sync": "--sync follows one job, but a sweep has many; `grass wait NAME` waits for all of them",
+    "--array": "--array cannot go with a sweep; a parameter has indexes too: -p index 0..99",
+    "--each": "--each cannot go with a sweep; --points FILE takes points from a file",
 }
+#: Options of a sweep itself, and how many words each takes.
+_OWN = {DRY_RUN: 1, "--points": 2, "--exclude": 2, "--file": 2, "--prune": 1}
+#: What may be typed beside a file, which has everything else.
+_WITH_FILE = ("-q", "--quiet", "--json", "--broker")
+
+
+class _Given:
+    """The options of the sweep itself, and the other words, which are for `enqueue`."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.values: dict[str, list[str]] = {}
+        self.rest: list[str] = []
+        at = 0
+        while at < len(words):
+            head, equals, value = words[at].partition("=")
+            width = 1 if equals else _width(words[at])
+            if head not in _OWN:
+                self.rest += words[at : at + width]
+            elif _OWN[head] == 1:
+                if equals:
+                    raise BadInput(f"{head} takes no value")
+                self.values.setdefault(head, []).append("")
+            else:
+                value = value if equals else "".join(words[at + 1 : at + 2])
+                if not value:
+                    raise BadInput(f"{head} needs a value")
+                self.values.setdefault(head, []).append(value)
+            at += width
+
+    def has(self, option: str) -> bool:
+        """Tell whether an option was given."""
+        return option in self.values
+
+    def one(self, option: str) -> str | None:
+        """Return the value of an option that is given once at most."""
+        values = self.values.get(option, [])
+        if len(values) > 1:
+            raise BadInput(f"{option} is given twice")
+        return values[0] if values else None
 
 
 def words(name: str, argv: list[str]) -> int:
@@ -34,23 +82,94 @@ def words(name: str, argv: list[str]) -> int:
     typed = sweep.read(argv, _width, _SHORTS)
     if typed.help:
         return render.text(text_of(name))
-    search = typed.search()
+    given = _Given(typed.rest)
+    if (file := given.one("--file")) is not None:
+        return _apply(name, file, typed, given)
+    if given.has("--prune"):
+        raise BadInput("--prune goes with --file: it ends what is no longer in the file")
+    search = _search(typed, given)
     seed = typed.order(lambda: int(new_key(), 16))
     lines = search.lines(seed)
-    if DRY_RUN in typed.rest:
+    if given.has(DRY_RUN):
         render.notes(search.notes)
-        return _print(lines)
-    broker, rest = take_option("--broker", typed.rest)
-    text = _text(search, lines)
+        return _print(lines, search.count)
+    broker, rest = take_option("--broker", given.rest)
+    text = _text(search.count, lines)
     render.notes(search.notes)
-    return enqueue(["--stdin", *rest], broker, name, text, parameters=_parameters(search, seed, BYTES_MAX - len(text)))
+    parameters = _parameters(search, seed, BYTES_MAX - len(text))
+    more = '"sweep":' + json.dumps({"definition": shlex.join(argv)[:DEFINITION_CHARS_MAX]})
+    return enqueue(["--stdin", *rest], broker, name, text, parameters=parameters, more=more)
+
+
+def _search(typed: sweep.Typed, given: _Given) -> sweep.Search:
+    typed.parameters = {name: expanded(values, name) for name, values in typed.parameters.items()}
+    file, exclude = given.one("--points"), given.values.get("--exclude", [])
+    if file is None and not exclude:
+        return typed.search()
+    rows = None if file is None else read_points_file(file)
+    # What is wrong with the words is said first; the columns of the file have any values here.
+    columns = {} if rows is None else {name: ["x", "y"] for name in rows.names}
+    both, typed.parameters = typed.parameters, columns | typed.parameters
+    typed.search()
+    search = GridSearch(typed.commands[0], both, typed.samples, rows=rows, exclude=exclude)
+    search.notes = typed.notes + search.notes
+    return search
+
+
+def _apply(name: str, file: str, typed: sweep.Typed, given: _Given) -> int:
+    """Apply a sweep in a file: run what is new, changed or failed."""
+    if typed.commands or typed.parameters or typed.samples is not None or typed.seed is not None:
+        raise BadInput(f"with --file, the command and its parameters are in {file}; leave them out here")
+    broker, rest = take_option("--broker", given.rest)
+    if strange := next((word for word in rest if word not in _WITH_FILE), None):
+        raise BadInput(f"with --file, the options of the jobs are in {file}; leave out {sweep.shown(strange)}")
+    for own in ("--points", "--exclude"):
+        if given.has(own):
+            raise BadInput(f"with --file, {own} is a key of the file: {own[2:]}")
+    content = read_file(file, SWEEP_FILE_BYTES_MAX)
+    described = read_sweep_file(content, file)
+    count, lines, columns = _points(described, file)
+    text = _text(count, iter(lines))
+    asked = {"apply": True, "prune": given.has("--prune"), "dry_run": given.has(DRY_RUN)}
+    definition = content.decode()[:DEFINITION_CHARS_MAX]
+    more = '"sweep":' + json.dumps({**asked, "definition": definition})
+    limits = [("--at-once", described.at_once), ("--max-fails", described.max_fails)]
+    limited = [word for option, most in limits if most is not None for word in (option, str(most))]
+    sent = ["--stdin", *rest, "--name", described.name, *described.words, *limited]
+    return enqueue(sent, broker, name, text, parameters=json.dumps(columns), more=more)
+
+
+def _points(described: SweepFile, file: str) -> tuple[int, list[str], dict[str, list[str]]]:
+    """Return how many points a sweep in a file has, their commands, and the values of each parameter."""
+    rows = None if described.points is None else read_points_file(described.points, Path(file).parent)
+    is_line = isinstance(described.command, str)
+    forms = [described.command] if isinstance(described.command, str) else [*described.command]
+    try:
+        searches = [GridSearch(form, described.parameters, rows=rows, exclude=described.exclude) for form in forms]
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from None
+    points = [*searches[0].values(None)]
+    names = [*searches[0].parameters]
+    columns = parameter_columns(names, points)
+    if len(columns) < len(names):
+        raise BadInput(f"{file}: a value of a sweep in a file has {VALUE_CHARS_MAX:,} characters at most")
+    filled = zip(*(search.lines(None) for search in searches), strict=True)
+    return len(points), [each[0] if is_line else " ".join(map(_quoted, each)) for each in filled], columns
+
+
+def _quoted(word: str) -> str:
+    """Return a word as a line has it; a placeholder such as {gpu} needs no quotes."""
+    raw = os.fsencode(word)
+    return word if plain_words(raw) == (raw,) else shlex.quote(word)
 
 
 def _width(word: str) -> int:
-    """Return how many words an option of `enqueue` takes; the daemon reads its value."""
+    """Return how many words an option of a sweep or of `enqueue` takes; the daemon reads the value of the latter."""
     if word in _NOT_HERE:
         raise BadInput(_NOT_HERE[word])
-    if word == DRY_RUN or "=" in word:
+    if word in _OWN:
+        return _OWN[word]
+    if "=" in word:
         return 1
     raw = os.fsencode(word)
     if raw not in options.ENQUEUE and options.resource_of(raw) not in COMMON_RESOURCES:
@@ -58,9 +177,10 @@ def _width(word: str) -> int:
     return options.width(raw, options.ENQUEUE)
 
 
-def _print(lines: Iterator[str]) -> int:
+def _print(lines: Iterator[str], count: int) -> int:
     while some := list(islice(lines, PRINTED_AT_ONCE)):
         render.write(os.fsencode("\n".join([*some, ""])))
+    render.notes([f"{count:,} {'job' if count == 1 else 'jobs'}; nothing was enqueued"])
     return 0
 
 
@@ -71,10 +191,10 @@ def _parameters(search: sweep.Search, seed: int | None, bytes_max: int) -> str:
     return text if len(text) <= bytes_max else ""
 
 
-def _text(search: sweep.Search, lines: Iterator[str]) -> bytes:
+def _text(count: int, lines: Iterator[str]) -> bytes:
     """Return the lines as input of `enqueue --stdin`; raise BadInput for invalid lines or too many."""
-    if search.count > LINES_MAX:
-        raise BadInput(f"{search.count:,} jobs are more than {LINES_MAX:,} at once; take fewer with --n-samples")
+    if count > LINES_MAX:
+        raise BadInput(f"{count:,} jobs are more than {LINES_MAX:,} at once; take fewer with --n-samples")
     parts: list[bytes] = []
     size = 0
     for line in lines:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from grassq import home as homes
-from grassq.cli import machine_file, render
+from grassq.cli import render
 from grassq.cli.connect import connect
 from grassq.cli.fast import current_home
 from grassq.cli.help import text_of
+from grassq.cli.inputs import machine_file
 from grassq.cli.main import Parser
 from grassq.cli.synonyms import as_typed
 from grassq.core.syntax.addresses import PORT_MAX

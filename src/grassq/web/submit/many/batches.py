@@ -27,9 +27,11 @@ from grassq.web.access.description import Description
 from grassq.web.access.principal import CALLER
 from grassq.web.responses import document
 from grassq.web.submit import outputs
-from grassq.web.submit.bulk import JobTemplate
-from grassq.web.submit.handler import Submissions, decoded, off_loop, read_typed
+from grassq.web.submit.handler import Submissions, decoded
+from grassq.web.submit.many.bulk import JobTemplate
+from grassq.web.submit.many.typed_jobs import read_typed
 from grassq.web.submit.queue_snapshot import QueueSnapshot
+from grassq.web.submit.storing import off_loop
 from grassq.web.submit.validate import DraftBuilder
 
 #: How many jobs the answer to a check lists.

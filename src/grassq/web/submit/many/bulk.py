@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from grassq.broker.service import Draft
 from grassq.core.job_options import JobOptions
 from grassq.core.names import shown
-from grassq.core.sweeps.parameters import check_parameters
 from grassq.core.syntax import shell_lines
 from grassq.errors import BadInput
 from grassq.gc_pause import gc_paused
@@ -54,9 +53,10 @@ class JobTemplate:
                 if len(line) > self._unchecked_bytes:
                     self._builder.check_size(words, self._options)
                 return _with_command(self._words, words)
-        return self._of_shell_line(line)
+        return self.of_shell_line(line)
 
-    def _of_shell_line(self, line: bytes) -> Draft:
+    def of_shell_line(self, line: bytes) -> Draft:
+        """Return the job of one line for a shell."""
         shell_lines.check(line)
         if len(line) > self._unchecked_bytes:
             self._builder.check_size((line,), self._options)
@@ -96,6 +96,11 @@ class JobTemplate:
         return self._builder.program_check.is_program(word, env, cwd)
 
 
+def for_shell(options: JobOptions) -> JobOptions:
+    """Return the options of jobs that are lines for the user's shell."""
+    return options if options.shell is not None else replace(options, shell=b"")
+
+
 def _pattern(wordless: Draft) -> Draft:
     """Return what jobs with words have in common, from the job without words."""
     constraints = replace(wordless.spec.constraints, needs_command=False)
@@ -123,23 +128,6 @@ def of_lines(text: bytes, template: JobTemplate) -> list[Draft]:
                 where = " from another machine" if template.submitter.is_remote else ""
                 raise BadInput(f"line {number}: more than {most:,} commands at once{where}; send them in parts")
     return drafts
-
-
-def with_parameters(drafts: list[Draft], columns: requests.ParameterColumns) -> list[Draft]:
-    """Return jobs with the parameters of a sweep, which has one value of each for each job."""
-    if not columns:
-        return drafts
-    for name, values in columns.items():
-        if len(values) != len(drafts):
-            raise BadInput(f"parameter {shown(name)} has {len(values):,} values for {len(drafts):,} jobs")
-    with gc_paused():
-        points = [
-            check_parameters(dict(zip(columns, point, strict=True))) for point in zip(*columns.values(), strict=True)
-        ]
-        return [
-            replace(draft, spec=replace(draft.spec, parameters=point))
-            for draft, point in zip(drafts, points, strict=True)
-        ]
 
 
 def of_commands(commands: Sequence[requests.Command], template: JobTemplate) -> list[Draft]:

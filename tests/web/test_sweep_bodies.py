@@ -1,0 +1,137 @@
+"""Arrays, lists and sweeps through the API: what is sent, what is refused, and what a token may not do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.web.broker_fixture import Answer, BrokerFixture, key, play
+from tests.web.test_submit_many import ENV, out, stored, with_queues
+
+
+async def many(fixture: BrokerFixture, token: str | None = None, **body: Any) -> Answer:
+    body = {"job": {}, "commands": [["/bin/echo", "{index}"]], "key": key(), "env": ENV, "cwd": "/", **body}
+    return await fixture.ask("POST", "/v1/submit-many", body, token, local=token is None)
+
+
+async def apply(fixture: BrokerFixture, token: str | None = None, queue: str = "", **sweep: Any) -> Answer:
+    lines = "/bin/true 1\n/bin/true 2"
+    words = [*([queue] if queue else []), "--stdin", "--name", "fit", "--json", "--hold"]
+    body: dict[str, Any] = {
+        "words": words,
+        "lines": lines,
+        "parameters": {"x": ["1", "2"]},
+        "verb": "sweep",
+        "key": key(),
+    }
+    body |= {"env": ENV, "cwd": "/", "sweep": {"apply": True, **sweep}}
+    return await fixture.ask("POST", "/v1/enqueue", body, token, local=token is None)
+
+
+def test_an_array_and_a_list_are_one_command_in_a_body() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        answer = await many(
+            fixture, array="0-4:2%2", job={"name": "a-{index}", "output": "/tmp/never-{index}/{job.id}"}
+        )
+        assert (answer.json["first"], answer.json["count"]) == (1, 3)
+        jobs = await stored(fixture)
+        assert [(job.name, job.spec.array_index, job.spec.array_of) for job in jobs] == [
+            (f"a-{index}", index, (3, 0, 4)) for index in (0, 2, 4)
+        ]
+        assert jobs[1].spec.output == b"/tmp/never-2/{job.id}"
+        assert {job.spec.constraints.groups for job in jobs} == {("sweep:1",)}
+        answer = await many(fixture, each={"index": ["a b", "{cpu}"]}, sweep={"max_fails": 2})
+        assert answer.json["count"] == 2
+        listed = (await stored(fixture))[3:]
+        assert [job.spec.command[1] for job in listed] == [b"a b", b"{{cpu}}"], "braces of a value stay as they are"
+        assert [dict(job.spec.parameters) for job in listed] == [{"index": "a b"}, {"index": "{cpu}"}]
+        assert {job.spec.sweep for job in listed} == {4}
+
+    play(test)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"array": "0-1000000"}, "more than 100,000 jobs"),
+    ({"array": ""}, "is no index"),
+    ({"array": "0-1", "commands": [["/bin/true"], ["/bin/true"]]}, "goes with one command"),
+    ({"array": "0-1", "each": {"a": ["1"]}}, "goes with one command"),
+    ({"array": "0-1", "job": {"name": "x y"}}, "cannot be a name"),
+    ({"array": "0-1", "sweep": {"at_once": 0}}, "at_once"),
+    ({"array": "0-1", "sweep": {"apply": True}}, "for POST /v1/enqueue"),
+    ({"array": "0-1", "sweep": {"into": 1}}, "unknown field"),
+    ({"array": "0-1", "job": {"sweep": 1}}, "unknown field"),
+    ({"each": {"index": ["1"], "b": ["1", "2"]}}, "columns of the same length"),
+    ({"each": {"index": []}}, "columns of the same length"),
+    ({"each": {"index": ["a\0b"]}}, "NUL byte"),
+    ({"each": {"other": ["1"]}}, "there is no column 'index'"),
+    ({"each": {"index": ["x" * 2000]}}, "1,000 characters at most"),
+    ({"each": {str(n): ["1"] for n in range(70)} | {"index": ["1"]}}, "64 parameters at most"),
+    ({"job": {"name": "x{y}"}}, "cannot be a job name"),
+    ({"parameters": {"x": ["1", "2"]}}, "has 2 values for 1 jobs"),
+]
+
+
+def test_what_is_wrong_stores_nothing() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        for body, said in WRONG:
+            answer = await many(fixture, **body)
+            assert answer.status == 400 and said in answer.json["error"]["message"], (body, answer.body)
+        assert not await stored(fixture)
+
+    play(test)
+
+
+def test_a_token_has_sweeps_of_its_own_and_no_large_arrays() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        await with_queues(fixture)
+        ann, bob = await fixture.token("submit", bare=True), await fixture.token("submit", bare=True)
+        first = json.loads(out(await apply(fixture, ann, "default"))[0])
+        assert (first["sweep"], first["count"]) == (1, 2)
+        assert json.loads(out(await apply(fixture, ann, "default"))[0])["counts"]["kept"] == 2
+        other = json.loads(out(await apply(fixture, bob, "default", prune=True))[0])
+        assert (other["sweep"], other["count"], other["ended"]) == (3, 2, []), "a sweep of another is left alone"
+        assert json.loads(out(await apply(fixture))[0])["sweep"] == 5
+        assert {job.state.value for job in await stored(fixture)} == {"held"}
+        answer = await many(fixture, ann, array="0-2000", job={"queue": "default"})
+        assert answer.status == 400 and "1 to 2,000 jobs" in answer.json["error"]["message"]
+        killed = await fixture.ask("POST", "/v1/jobs/kill", {"selectors": ["sweep:1"], "key": key()}, bob)
+        assert killed.status == 404, "nor can it end the sweep of another"
+        assert (await fixture.ask("POST", "/v1/jobs/kill", {"selectors": ["sweep:1"], "key": key()}, ann)).json[
+            "ids"
+        ] == [1, 2]
+
+    play(test)
+
+
+def test_the_same_request_again_runs_nothing_again() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        body = {"job": {}, "commands": [["/bin/echo"]], "array": "0-2", "key": key(), "env": ENV, "cwd": "/"}
+        answers = [(await fixture.ask("POST", "/v1/submit-many", body, local=True)).json for _ in range(2)]
+        assert answers[0]["first"] == answers[1]["first"] == 1
+        assert len(await stored(fixture)) == 3
+
+    play(test)
+
+
+def test_an_edited_job_stays_in_its_sweep_and_its_array() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        await many(fixture, array="3-5%2", job={"hold": True})
+        body = {"selectors": ["2"], "set": {"command": ["/bin/true"], "cpu": 2}, "cwd": "/", "key": key()}
+        answer = await fixture.ask("POST", "/v1/jobs/edit", body, local=True)
+        assert answer.status == 200, answer.body
+        job = (await stored(fixture))[1]
+        assert (job.spec.command, job.spec.request) == ((b"/bin/true",), (("cpu", 2_000_000),))
+        assert (job.spec.sweep, job.spec.array_index, job.spec.constraints.groups) == (1, 4, ("sweep:1",))
+
+    play(test)
+
+
+def test_a_sweep_without_points_is_not_applied() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        for more in ({"lines": ""}, {"lines": "/bin/true"}):
+            body = {"words": ["--stdin", "--name", "fit"], "verb": "sweep", "key": key(), "env": ENV, "cwd": "/"}
+            answer = await fixture.ask("POST", "/v1/enqueue", {**body, "sweep": {"apply": True}, **more}, local=True)
+            assert out(answer)[1].startswith("grass: a sweep that is applied has a point at least")
+        assert not await stored(fixture)
+
+    play(test)
