@@ -68,6 +68,7 @@ def test_a_job_is_told_who_it_is() -> None:
         b"GRASS_JOB_NAME": b"train",
         b"GRASS_QUEUE": b"exp",
         b"GRASS_ATTEMPT": b"3",
+        b"GRASS_WORKER": b"w",
         b"GRASS_RUN_DIR": b"/home/jobs/12/3/files",
         b"GRASS_RESULT_FILE": b"/home/jobs/12/3/files/result.json",
         b"GRASS_CHECKPOINT_DIR": b"/home/jobs/12/checkpoint",

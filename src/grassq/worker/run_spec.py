@@ -221,6 +221,7 @@ def environment(
         **_array_variables(start),
         **({} if start.spec.project is None else {b"GRASS_PROJECT": start.spec.project.encode()}),
         b"GRASS_ATTEMPT": b"%d" % start.attempt,
+        b"GRASS_WORKER": start.placement.worker.encode(),
         b"GRASS_RUN_DIR": files,
         b"GRASS_RESULT_FILE": os.fsencode(rundir.result_file(path)),
         b"GRASS_CHECKPOINT_DIR": os.fsencode(checkpoint),
