@@ -130,6 +130,7 @@ OTHERS = {
     "stop",
     "restart",
     "completion",
+    "slurm-alias",
     "install-service",
     "daemon",
     "store",

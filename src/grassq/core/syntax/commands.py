@@ -93,6 +93,7 @@ COMMANDS = (
     CommandInfo("notify", "notify", SETUP, "list the rules of notices and what was sent; send a test", is_local=True),
     CommandInfo("store", "store", SETUP, "copy all jobs to another store", is_local=True),
     CommandInfo("install-service", "install_service", SETUP, "start the daemon at boot", is_local=True),
+    CommandInfo("slurm-alias", "slurm_alias", SETUP, "link sbatch, squeue and the others to Grass", is_local=True),
     CommandInfo("completion", "completion", SETUP, "print the completion script of a shell", is_local=True),
 )
 

@@ -1,0 +1,203 @@
+"""sbatch: stores a script as a job, or an array of jobs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from grassq import slurm_links
+from grassq.cli.render import text
+from grassq.compat.slurm import slurm_jobs
+from grassq.compat.slurm.job_view import codes
+from grassq.compat.slurm.submission.dependencies import read_dependencies
+from grassq.compat.slurm.submission.job_document import (
+    WARNING,
+    SlurmSubmission,
+    SlurmSubmitter,
+    Work,
+    expanded,
+    grass_name,
+    submission,
+)
+from grassq.compat.slurm.submission.options import SBATCH, Reader, Typed
+from grassq.compat.slurm.submission.script import SCRIPT_MAX, check_script, read_options, wrapped
+from grassq.core.names import shown
+from grassq.errors import BadInput, GrassError, NotFound
+from grassq.home import Sender, environment_text
+from grassq.net.client import POLL_LIMIT_S, ApiClient, compact
+
+PROGRAM = "sbatch"
+_HELP = """\
+Usage: sbatch [OPTIONS...] [SCRIPT [ARGUMENTS...]]
+       sbatch [OPTIONS...] --wrap LINE
+Options, as under Slurm, also in #SBATCH lines of the script:
+"""
+
+
+def run(client: ApiClient, argv: list[str]) -> int:
+    """Run one call."""
+    reader = Reader(PROGRAM, SBATCH)
+    typed, rest = reader.read(argv)
+    if answered(PROGRAM, typed, _HELP, reader):
+        return 0
+    work, typed = _work(typed, rest, reader)
+    sent = prepared(client, PROGRAM, typed, work)
+    if "test-only" in typed:
+        return _would(sent)
+    for note in [] if "quiet" in typed else [*reader.notes(typed), *sent.notes]:
+        say(PROGRAM, f"note: {note}")
+    ids = stored(client, PROGRAM, sent, "Batch job submission failed")
+    if "quiet" not in typed or "parsable" in typed:
+        text(f"{ids[0]}\n" if "parsable" in typed else f"Submitted batch job {ids[0]}\n")
+    return wait_for(client, ids) if "wait" in typed else 0
+
+
+def stored(client: ApiClient, program: str, sent: SlurmSubmission, failure: str) -> list[int]:
+    """Submit the jobs of one call, all or none, and return their ids."""
+    try:
+        if sent.array is None:
+            ids: list[int] = client.submit(expanded(sent), wait_for_queue=False)["ids"]
+            return ids
+        return _stored_array(client, program, sent)
+    except BadInput as error:
+        if not any(field in sent.job and f"`{field}`" in str(error) for field in WARNING):
+            raise BadInput(f"{failure}: {error}") from None
+        say(program, "note: --signal is not kept by this daemon, which knows no signal before a time limit")
+        job = {name: value for name, value in sent.job.items() if name not in WARNING}
+        return stored(client, program, sent._replace(job=job), failure)
+    except GrassError as error:
+        raise type(error)(f"{failure}: {error}") from None
+
+
+def _stored_array(client: ApiClient, program: str, sent: SlurmSubmission) -> list[int]:
+    array = sent.array
+    assert array is not None
+    limit = "" if array.at_once is None else f"%{array.at_once}"
+    more = {"array": ",".join(map(str, array.indices)) + limit}
+    try:
+        answer = client.submit_many([sent.command], sent.job, wait_for_queue=False, more=more)
+    except BadInput as error:
+        if "`array`" not in str(error):
+            raise
+        if array.at_once is not None and array.at_once < len(array.indices):
+            say(
+                program, f"note: this daemon knows no arrays, so that more than {array.at_once} tasks may run at a time"
+            )
+        ids: list[int] = client.submit(expanded(sent), wait_for_queue=False)["ids"]
+        return ids
+    return list(range(answer["first"], answer["first"] + answer["count"]))
+
+
+def say(program: str, message: str) -> None:
+    """Write a line to stderr."""
+    text(f"{program}: {message}\n", fd=2)
+
+
+def answered(program: str, typed: Typed, usage: str, reader: Reader) -> bool:
+    """Print help or version if that was asked for, and tell whether it was."""
+    if "version" in typed:
+        from grassq import __version__
+
+        text(f"{program} of grass {__version__}\n")
+    elif "help" in typed or "usage" in typed:
+        text(usage + reader.listed())
+    return bool({"version", "help", "usage"} & typed.keys())
+
+
+def _work(typed: Typed, rest: list[str], reader: Reader) -> tuple[Work, Typed]:
+    """Return what is to run, and the options: those of the script, of variables, and of the command line."""
+    if "wrap" in typed:
+        if rest:
+            raise BadInput("Script arguments not permitted with --wrap option")
+        content, name = wrapped(typed["wrap"]), "wrap"
+    elif rest:
+        content, name = _read(_found(rest[0])), Path(rest[0]).name
+    else:
+        content, name = sys.stdin.buffer.read(SCRIPT_MAX + 1), PROGRAM
+    check_script(content)
+    every = {**read_options(content, reader), **reader.from_environment(environment_text()), **typed}
+    return Work(content, [os.fsencode(word) for word in rest[1:]], name), every
+
+
+def _found(name: str) -> str:
+    """Return the path of a script: in the current directory, or on PATH."""
+    return name if "/" in name or Path(name).exists() else shutil.which(name) or name
+
+
+def _read(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(SCRIPT_MAX + 1)
+    except OSError as error:
+        raise NotFound(f"Unable to open file {shown(path)}: {error.strerror}") from None
+
+
+def prepared(client: ApiClient, program: str, typed: Typed, work: Work) -> SlurmSubmission:
+    """Return the documents of one call, with the dependencies looked up."""
+    sender = Sender.to(client.broker)
+    waits: dict[str, list[str]] = {}
+    notes: tuple[str, ...] = ()
+    if "dependency" in typed:
+        waits, notes = _waits(client, typed, work)
+    submitter = SlurmSubmitter(
+        cwd=sender.cwd,
+        env=sender.env,
+        host=socket.gethostname(),
+        user=user_name(),
+        uid=os.getuid(),
+        gid=os.getgid(),
+        now=datetime.now().astimezone(),
+        programs=slurm_links.job_programs(client.home),
+    )
+    made = submission(typed, work, submitter, waits)
+    return made._replace(notes=[*notes, *made.notes])
+
+
+def user_name() -> str:
+    """Return the name of this user."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _waits(client: ApiClient, typed: Typed, work: Work) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+    """Return the selectors of the jobs that a job waits for, by field of the document."""
+    read = read_dependencies(typed["dependency"])
+    ids: dict[str, list[int]] = {}
+    for field, id_ in read.ids:
+        found = slurm_jobs.of_id(client, id_)
+        if not found:
+            raise NotFound(f"--dependency {shown(typed['dependency'])}: there is no job {id_.job}")
+        ids.setdefault(field, []).extend(int(job["id"]) for job in found)
+    if read.singleton:
+        name = grass_name(typed.get("job-name") or work.name)
+        live, _ = slurm_jobs.listed(client, slurm_jobs.LIVE)
+        if same := [int(job["id"]) for job in live if job.get("name") == name]:
+            ids.setdefault("after_any", []).extend(same)
+    return {field: compact(found) for field, found in ids.items()}, read.notes
+
+
+def _would(sent: SlurmSubmission) -> int:
+    first = sent.job
+    jobs = "a job" if sent.array is None else f"{len(sent.array.indices)} jobs"
+    asked = (
+        ", ".join(f"{name} {amount}" for name, amount in (first["request"] or {}).items())
+        or "the queue's usual amounts"
+    )
+    say(PROGRAM, f"would submit {jobs} named {first['name']} to {first['queue']}, with {asked}")
+    return 0
+
+
+def wait_for(client: ApiClient, ids: list[int]) -> int:
+    """Wait until jobs have ended; return the highest exit code, 1 for a job that has none."""
+    for selector in compact(ids):
+        while not client.wait([selector], timeout_s=POLL_LIMIT_S)["done"]:
+            pass
+    ended = slurm_jobs.by_numbers(client, ids)
+    return max([1 if codes(job)[1] else codes(job)[0] for job in ended], default=1)
