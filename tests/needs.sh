@@ -14,7 +14,7 @@ fi
 missing=
 for pair in chromium:chromium ip:iproute2 nft:nftables openssl:openssl curl:curl setsid:util-linux sshd:openssh-server \
     ssh:openssh-client tmux:tmux man:man-db busybox:busybox-static fish:fish zsh:zsh tcsh:tcsh rsync:rsync \
-    crontab:cron mandoc:mandoc; do
+    crontab:cron mandoc:mandoc slurmctld:slurm-wlm munged:munge; do
     program=${pair%%:*} package=${pair#*:}
     # As a service finds them: some are in sbin.
     PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || missing="$missing $package"
