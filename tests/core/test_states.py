@@ -33,6 +33,17 @@ from grassq.core.states import (
     advance,
     is_current,
 )
+from grassq.core.suspension.events import (
+    NUMBER_MAX,
+    Regain,
+    Reorder,
+    Resume,
+    Resumed,
+    Suspend,
+    Suspended,
+    SuspendRefused,
+    SuspensionOutdated,
+)
 from grassq.core.waiting.conditions import Dependency
 from grassq.core.waiting.retries import RETRY_DELAY_S
 from grassq.errors import InvalidMove
@@ -53,6 +64,14 @@ EVENTS: dict[type[Event], Callable[[int], Event]] = {
     Ready: lambda attempt: Ready(ForQueue()),
     Unready: lambda attempt: Unready("no queue"),
     DependencyFailed: lambda attempt: DependencyFailed("job 1 failed (exit code 3)"),
+    Suspend: lambda attempt: Suspend(frees=True),
+    Resume: lambda attempt: Resume(),
+    Regain: lambda attempt: Regain(),
+    Reorder: lambda attempt: Reorder(),
+    Suspended: lambda attempt: Suspended(attempt, 1),
+    Resumed: lambda attempt: Resumed(attempt, 1),
+    SuspendRefused: lambda attempt: SuspendRefused(attempt, 1, "too old"),
+    SuspensionOutdated: lambda attempt: SuspensionOutdated(attempt, 9),
     Edit: lambda attempt: Edit(a_job(queue="other", gpu=1, tries=3).spec, "name", 40, "what"),
 }
 
@@ -88,6 +107,8 @@ MOVES: dict[tuple[State, type[Event]], set[State]] = {
     (RUNNING, Lost): {FAILED, QUEUED, HELD, CANCELLED},
     (RUNNING, Stuck): {RUNNING},
     (RUNNING, Cancel): {RUNNING},
+    **{(RUNNING, event): {RUNNING} for event in (Suspend, Resume, Regain, Reorder)},
+    **{(RUNNING, event): {RUNNING} for event in (Suspended, Resumed, SuspendRefused, SuspensionOutdated)},
     # After a restore: a worker has an attempt that the store does not know.
 }
 
@@ -177,6 +198,35 @@ class Life(RuleBasedStateMachine):
         event = EVENTS[event_class](self.job.attempt)
         self.happen(replace(event, final=final) if isinstance(event, RefusedByWorker) else event)
 
+    @rule(action=st.sampled_from([Suspend(), Suspend(frees=True), Resume(), Regain(), Reorder()]))
+    def suspend_or_resume(self, action: Event) -> None:
+        before = self.job.suspension
+        self.happen(action)
+        after = self.job.suspension
+        if before is not None and after is not None and before.wants_stop != after.wants_stop:
+            assert after.number > before.number and not after.confirmed, "each order has a number of its own"
+        if isinstance(action, Regain) and after != before:
+            assert before is not None and before.waits
+        elif before is not None and before.is_freed and after is not None:
+            assert after.wants_stop, "one that has given its devices back goes on only when it has them again"
+
+    @precondition(lambda self: self.job.suspension is not None)
+    @rule(
+        kind=st.sampled_from([Suspended, Resumed, lambda a, n: SuspendRefused(a, n, "x"), SuspensionOutdated]),
+        off=st.sampled_from([-1, 0, 0, 0, 1, 5]),
+    )
+    def report_of_a_suspension(self, kind: Callable[[int, int], Event], off: int) -> None:
+        before = self.job.suspension
+        assert before is not None
+        event = kind(self.job.attempt, max(1, before.number + off))
+        self.happen(event)
+        after = self.job.suspension
+        assert after is not None
+        if off != 0 and not isinstance(event, SuspensionOutdated):
+            assert after == before, "a report about another order changes nothing"
+        if after.confirmed and not before.confirmed and not isinstance(event, SuspendRefused):
+            assert after.wants_stop == isinstance(event, Suspended)
+
     @invariant()
     def the_fields_agree_with_the_state(self) -> None:
         job = self.job
@@ -189,6 +239,7 @@ class Life(RuleBasedStateMachine):
         assert (job.outcome is Outcome.CANCELLED) == (job.state is CANCELLED)
         assert not job.cancel_requested or job.state in HOLDING | {CANCELLED}
         assert job.tried <= job.attempt and job.tried <= job.spec.tries
+        assert job.suspension is None or job.state is RUNNING, "only the attempt that runs is suspended"
 
 
 TestLife = Life.TestCase
@@ -294,6 +345,48 @@ def test_a_refused_attempt_uses_no_try_and_a_final_refusal_is_spawn_failed() -> 
 def test_a_stuck_attempt_keeps_its_state_and_devices() -> None:
     stuck = advance(a_running_job(), Stuck(1, "killed, and yet alive"), LATER)
     assert (stuck.state, stuck.reason, stuck.placement) == (RUNNING, "killed, and yet alive", a_placement())
+
+
+def test_a_suspension_that_frees_the_devices_goes_back_the_same_way() -> None:
+    asked = advance(a_running_job(), Suspend(frees=True), T0 + 1)
+    assert asked.suspension is not None and (asked.suspension.word, asked.is_freed) == ("kept", False)
+    number = asked.suspension.number
+    stopped = advance(asked, Suspended(1, number), T0 + 2)
+    assert stopped.suspension is not None and (stopped.suspension.word, stopped.is_freed) == ("freed", True)
+    assert advance(stopped, Suspend(), T0 + 3) is stopped, "it is suspended already"
+    waits = advance(stopped, Resume(), T0 + 4)
+    assert waits.suspension is not None and (waits.suspension.word, waits.is_freed) == ("resuming", True)
+    assert advance(waits, Resume(), T0 + 5) is waits
+    assert advance(waits, Resumed(1, number), T0 + 5) is waits, "a worker cannot let it go on"
+    told = advance(waits, Regain(), T0 + 6)
+    assert told.suspension is not None and (told.suspension.word, told.is_freed) == ("resuming", False)
+    runs = advance(told, Resumed(1, told.suspension.number), T0 + 7)
+    assert runs.suspension is not None and runs.suspension.word is None and not runs.is_suspended
+    again = advance(runs, Suspend(), T0 - 1000)
+    assert again.suspension is not None and again.suspension.number > told.suspension.number, "the clock was set back"
+    assert advance(again, Exited(1, Outcome.EXITED, 0), LATER).suspension is None
+
+
+def test_the_devices_of_a_suspended_job_can_be_given_back_later() -> None:
+    kept = advance(a_running_job(), Suspend(), T0)
+    assert kept.suspension is not None
+    kept = advance(kept, Suspended(1, kept.suspension.number), T0)
+    assert not kept.is_freed and advance(kept, Suspend(frees=True), T0).is_freed
+
+
+def test_a_refused_suspension_leaves_a_job_that_runs_and_the_reason() -> None:
+    asked = advance(a_running_job(), Suspend(frees=True), T0)
+    assert asked.suspension is not None
+    refused = advance(asked, SuspendRefused(1, asked.suspension.number, "too old"), T0)
+    assert (refused.is_suspended, refused.is_freed, refused.reason) == (False, False, "not suspended: too old")
+
+
+def test_a_worker_cannot_use_up_the_numbers() -> None:
+    asked = advance(a_running_job(), Suspend(), T0)
+    assert advance(asked, SuspensionOutdated(1, NUMBER_MAX), T0) is asked
+    assert asked.suspension is not None
+    ahead = advance(asked, SuspensionOutdated(1, asked.suspension.number + 7), T0)
+    assert ahead.suspension is not None and ahead.suspension.number == asked.suspension.number + 8
 
 
 ENDS: list[Event] = [

@@ -20,6 +20,7 @@ from grassq.core.messages import (
     Start,
     Stop,
     StorePosition,
+    SuspendOrder,
     Withdraw,
 )
 from grassq.core.model import OFFERS_MAX, Offer, Outcome, WorkerInfo
@@ -42,6 +43,7 @@ from grassq.core.protocol import (
 from grassq.core.resources.capacity import DeviceCount as CountLimit
 from grassq.core.resources.device_changes import DeviceChange
 from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
+from grassq.core.suspension.events import Resumed, Suspended, SuspendRefused, SuspensionOutdated
 from grassq.link.connection import FrameCounter, FrameQueue
 
 START = Start(1, 2, a_spec(), a_placement(allocation={"cpu": 1, "gpu": {"0": 5}}), ((b"PATH", b"/bin"),), "name", 3)
@@ -60,12 +62,17 @@ EVENTS: tuple[states.Report, ...] = (
     Lost(1, Outcome.LOST, "the machine was restarted"),
     RefusedByWorker(1, "given up", final=True),
     Stuck(1, "its disk is full"),
+    Suspended(1, 2**40),
+    Resumed(1, 2**40),
+    SuspendRefused(1, 2**40, "its supervisor is of an earlier release"),
+    SuspensionOutdated(1, 2**40),
 )
 ORDERS: tuple[messages.Order, ...] = (
     START,
     Check(1, 2, BOOT),
     Stop(1, 2, 3.0, BOOT),
     Withdraw(1, 2, BOOT, unrecorded=True),
+    SuspendOrder(1, 2, 2**40, True, BOOT),
     Ack(1, 2),
     Forget((1,), (2,)),
 )

@@ -30,6 +30,7 @@ from grassq.core.states import (
     Release,
     Unready,
 )
+from grassq.core.suspension.events import Regain, Reorder, Resume, Suspend, SuspendRefused, SuspensionOutdated
 from grassq.errors import GuardFailed, InvalidMove
 from grassq.store.base import Attempt, Changes, Story, Submission, TokenUsage, WorkerRecord
 from grassq.store.relational import Store
@@ -46,6 +47,12 @@ _KINDS: dict[type[Event], str] = {
     Unready: "waiting",
     DependencyFailed: "failed",
     Edit: "edited",
+    Suspend: "suspend requested",
+    Resume: "resume requested",
+    Regain: "devices regained",
+    Reorder: "suspension ordered again",
+    SuspendRefused: "not suspended",
+    SuspensionOutdated: "suspension ordered again",
 }
 
 
@@ -249,6 +256,10 @@ def _detail(event: Event, after: Job) -> str:
             return why
         case Edit(what=what):
             return what
+        case Suspend(frees=True):
+            return "its devices are given back"
+        case SuspendRefused(why=why):
+            return why
         case Hold(why) if why != Hold().why:
             return why
         case _:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from grassq.broker import inbox, worker_records
+from grassq.broker.actions.suspend import let_return
 from grassq.broker.batch import Batch, Clock, WantsNotice, names_targets
 from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders
@@ -29,7 +30,7 @@ from grassq.core.planner.plan import adopt, leased, limited
 from grassq.core.planner.plan import plan as make_plan
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.planner.workers import WorkerRoles
-from grassq.core.states import Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck, is_current
+from grassq.core.states import Exited, Lost, Place, Progress, Ready, RefusedByWorker, is_current
 from grassq.core.waiting.dependencies import Dependencies
 from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreFull, StoreUnavailable
 from grassq.store.base import Changes, WorkerRecord
@@ -70,8 +71,7 @@ class Decider:
         """Load the board. `incarnation` names this run of the broker; the board keeps `near_max` jobs whole."""
         self._store = store
         self._clock = clock
-        self._floor_id = floor_id
-        self._near_max = near_max
+        self._floor_id, self._near_max = floor_id, near_max
         self._new_board = partial(
             Board, patience=patience, lease_s=lease_s, roles=roles, near_max=near_max, prefetch_policy=prefetch_policy
         )
@@ -289,6 +289,7 @@ class Decider:
 
     def _plan(self, batch: Batch) -> bool:
         """Place all jobs that can be placed; return True if there are more than one batch takes."""
+        let_return(batch)
         more = self._place(batch)
         if not more and self.board.prefetch.tails(self.board):
             # Prefetch behind the attempts that were placed just now.
@@ -325,8 +326,7 @@ class Decider:
         return jobs
 
     def _hello(self, batch: Batch, hello: Hello) -> Orders:
-        info = hello.info
-        known = self.board.workers.get(info.name)
+        info, known = hello.info, self.board.workers.get(hello.info.name)
         if info.name in batch.changes.removed_workers or (known is None and not hello.fresh):
             # The worker was removed after it connected; its connection is about to end.
             return []
@@ -352,7 +352,7 @@ class Decider:
         event = report.event
         attempt: AttemptId = (report.job, event.attempt)
         job = self.board.holding.get(report.job) or batch.alive(report.job)
-        if job is not None and not isinstance(event, Started | Stuck) and self._may_run_elsewhere(batch, job):
+        if job is not None and not isinstance(event, Progress) and self._may_run_elsewhere(batch, job):
             # No acknowledgement, so the worker repeats the report until every worker has reconnected.
             return []
         if job is None or not is_current(job, event, worker):
@@ -370,11 +370,11 @@ class Decider:
                 # A worker that contradicts itself must not break the batch of all others.
                 log.error("invalid_report %s", error)
                 return []
-            if not isinstance(event, Started | Stuck):
+            if not isinstance(event, Progress):
                 self._dispatch.forget(job.attempt_id)
-            if isinstance(event, Exited) and event.started is not None and event.ended is not None:
+            if isinstance(event, Exited) and event.started and event.ended and job.suspension is None:
                 self.board.prefetch.note_duration(job, event.ended - event.started)
-        if isinstance(event, Started | Stuck):
+        if isinstance(event, Progress):
             return []
         self._replan |= self._recovery.reported(batch, worker, attempt)
         return [(worker, Ack(report.job, event.attempt))]

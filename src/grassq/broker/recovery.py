@@ -17,6 +17,7 @@ import logging
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from grassq.broker.actions.suspend import order_again
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Orders
 from grassq.core import reconcile
@@ -208,6 +209,7 @@ class Recovery:
         if self.state.restored:
             return
         self.state.restored = True
+        order_again(batch)
         missing = batch.board.workers.keys() - self.state.spoken
         batch.set_unreconciled(batch.board.unreconciled | missing)
         log.error(

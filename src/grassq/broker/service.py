@@ -294,11 +294,11 @@ def _check_queue(batch: Batch, queue: str | None) -> None:
     """Refuse to pause or resume a queue that does not exist; None is every queue."""
     if queue is None or queue in batch.board.queue_names() or queue in batch.board.paused:
         return
-    if batch.store.jobs(resolve(batch, parse(queue)), 1):
-        raise BadInput(
-            f"{shown(queue)} is a job, not a queue; `grass hold {queue}` keeps a job from starting and "
-            "`grass release` lets it go on; `grass pause` alone pauses everything"
-        )
+    if found := batch.store.jobs(resolve(batch, parse(queue)), 1):
+        advice = f"`grass hold {queue}` keeps a job from starting and `grass release` lets it go on"
+        if found[0].state is State.RUNNING:
+            advice = f"`grass suspend {queue}` stops a running job and `grass resume {queue}` lets it go on"
+        raise BadInput(f"{shown(queue)} is a job, not a queue; {advice}; `grass pause` alone pauses everything")
     raise NotFound(f"there is no queue {shown(queue)}; `grass show` lists them")
 
 

@@ -9,6 +9,7 @@ from time import localtime, strftime
 from typing import cast
 
 from grassq import __version__
+from grassq.broker.actions.suspend import suspension_text
 from grassq.broker.batch import Batch
 from grassq.broker.documents import waiting
 from grassq.broker.documents.job import JobDocument, JobFilesDocument
@@ -142,6 +143,8 @@ def lacking(batch: Batch, job: Job) -> str | None:
         return f"starts when job {predecessor.id} ends, on its devices"
     if job.state is State.QUEUED and batch.board.is_paused(job.spec.queue):
         return paused_text(batch.board, job.spec.queue)
+    if job.is_suspended:
+        return suspension_text(batch, job)
     if job.waits_for_queue:
         return batch.board.reasons.get(shape_of(job))
     return waiting.lacking(batch, job) if job.state is State.WAITING else None
@@ -200,6 +203,8 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "files": _files_document(job.spec) if job.spec.constraints.files else None,
         "notify": [masked(stored_target(each)) for each in job.spec.notify] if job.spec.notify else None,
         "cancel_requested": job.cancel_requested,
+        "suspended": None if job.suspension is None else job.suspension.word,
+        "suspended_since": timestamp(job.suspension.since) if job.suspension and job.suspension.word else None,
         "created": timestamp(job.created),
         "started": timestamp(job.started),
         "finished": timestamp(job.finished),

@@ -9,7 +9,7 @@ terminal output as lines, `diagnosis` what last lines say, `history` sums of end
 device, `notices` what people are told. `query` says which jobs a table shows, `sweeps` has the parameters of jobs as
 columns, `batches` reads the text format of GPUPeasy. `options` has the parsers of options, `submit_notes.py` and
 `offer_changes.py` notes about jobs and queues, `fair_queue.py` turns of callers, `permutation.py` a random order;
-`worker_checks.py` checks what a worker sends.
+`worker_checks.py` checks what a worker sends; `suspension` has what happens to suspended jobs.
 
 Imports `errors`, msgspec and pure modules of the standard library, nothing else; a test checks it. Clients may
 import only what is about words: `syntax`, `term`, `job_options`, `outcome`, `printable`, `names`.

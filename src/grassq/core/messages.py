@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from grassq.core import states
 from grassq.core.job_options import Pairs
-from grassq.core.model import AttemptId, AttemptNumber, JobId, Placement, Spec, WorkerInfo
+from grassq.core.model import AttemptId, AttemptNumber, JobId, Placement, Spec, SuspensionNumber, WorkerInfo
 
 
 class _AboutAttempt(Struct, frozen=True):
@@ -37,6 +37,8 @@ class Check(_AboutAttempt, frozen=True, tag="check"):
     """Report the state of this attempt, which the broker believes to run here; never start it."""
 
     boot: str
+    #: The attempt is suspended, or is to be; else it must not be stopped.
+    suspended: bool = False
 
 
 class Stop(_AboutAttempt, frozen=True, tag="stop"):
@@ -52,6 +54,17 @@ class Withdraw(_AboutAttempt, frozen=True, tag="withdraw"):
     boot: str
     #: The store has no record of the attempt, because it was restored from a backup: keep its run dir for `doctor`.
     unrecorded: bool = False
+
+
+class SuspendOrder(_AboutAttempt, frozen=True, tag="suspend"):
+    """Stop every process of this attempt, which runs, and report it; only for a worker that `suspends`.
+
+    With `stop` False, let the processes run again. An order with a lower number than an earlier one is outdated.
+    """
+
+    number: SuspensionNumber
+    stop: bool
+    boot: str
 
 
 class Ack(_AboutAttempt, frozen=True, tag="ack"):
@@ -158,6 +171,6 @@ class Report(Struct, frozen=True, tag="report"):
     event: states.Report
 
 
-Order = Start | Check | Stop | Withdraw | Ack | Forget
+Order = Start | Check | Stop | Withdraw | SuspendOrder | Ack | Forget
 #: What a worker sends without being asked.
 WorkerMessage = Hello | Report

@@ -37,6 +37,8 @@ KernelNumber = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 CLOCK_MAX = 253402300799.0
 #: A time on some machine's clock.
 ClockTime = Annotated[float, Meta(ge=0.0, le=CLOCK_MAX)]
+#: The number of an order to suspend or to resume: at first the time in milliseconds.
+SuspensionNumber = Annotated[int, Meta(ge=1, le=2**53)]
 #: A text from a worker: no longer than a record in a run dir can be.
 Words = Annotated[str, Meta(max_length=64 << 10)]
 #: A result as JSON; a worker's text is also read once when it comes in.
@@ -189,6 +191,49 @@ class ForJobs(Struct, frozen=True):
 Wait = ForTime | ForQueue | ForJobs
 
 
+class Suspension(Struct, frozen=True, array_like=True):
+    """How the newest attempt of a job was last suspended, and whether it was resumed since."""
+
+    #: The number of the last order to the worker: an order or a report with another number is outdated.
+    number: int
+    #: When the user asked for it.
+    since: float
+    #: The devices are given back while the processes are stopped.
+    frees: bool = False
+    #: A resume was asked, and when: of an attempt that `frees`, the resume waits until its devices have room again.
+    resuming: bool = False
+    resume_asked: float = 0.0
+    #: The worker has confirmed the order of this number.
+    confirmed: bool = False
+
+    @property
+    def wants_stop(self) -> bool:
+        """Whether the processes are to be stopped; else they are to run."""
+        return self.frees or not self.resuming
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether the attempt holds nothing now: its processes are stopped, and its devices are given back."""
+        return self.frees and self.confirmed
+
+    @property
+    def waits(self) -> bool:
+        """Whether the attempt goes on as soon as its devices have room for it."""
+        return self.is_freed and self.resuming
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the processes run again."""
+        return self.confirmed and not self.wants_stop
+
+    @property
+    def word(self) -> Literal["kept", "freed", "resuming"] | None:
+        """What becomes of the devices, or that the attempt is about to go on; None when it runs again."""
+        if self.resuming:
+            return None if self.is_over else "resuming"
+        return "freed" if self.is_freed else "kept"
+
+
 class Job(Struct, frozen=True, kw_only=True):
     """One command and its history."""
 
@@ -227,6 +272,18 @@ class Job(Struct, frozen=True, kw_only=True):
     token: str | None = None
     #: The place among jobs of equal priority, if the job was moved; None: the place by its id.
     rank: int | None = None
+    #: Set when the newest attempt was suspended for the first time; it stays when the attempt runs again.
+    suspension: Suspension | None = None
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the processes of this job are stopped, or are to be stopped or to go on."""
+        return self.suspension is not None and not self.suspension.is_over
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether this job is suspended and holds none of its devices."""
+        return self.suspension is not None and self.suspension.is_freed
 
     @property
     def project(self) -> str | None:
@@ -411,6 +468,8 @@ class WorkerInfo(Struct, frozen=True):
     wraps: bool = False
     #: Whether the worker keeps time limits and idle limits; a worker of an earlier release does not.
     keeps_limits: bool = False
+    #: Whether the worker can suspend jobs; a worker of an earlier release cannot.
+    suspends: bool = False
 
     @property
     def detecting(self) -> frozenset[str]:

@@ -7,10 +7,10 @@ from enum import Enum
 
 from msgspec import Struct
 
-from grassq.core.messages import Check, Stop, Withdraw
+from grassq.core.messages import Check, Stop, SuspendOrder, Withdraw
 from grassq.core.model import FINAL, AttemptId, Job, Outcome, State
 from grassq.core.planner.board import Board
-from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
+from grassq.core.states import Exited, Lost, RefusedByWorker, Report
 
 RESEND_S = 5.0
 
@@ -25,6 +25,8 @@ class RunState(Struct, frozen=True):
     shim_alive: bool = False
     command_alive: bool = False
     pid: int | None = None
+    #: The newest order about a suspension: its number, and whether it says to stop; number 0 if there was none.
+    suspension: tuple[int, bool] = (0, False)
 
 
 class Sent(Struct, frozen=True):
@@ -34,7 +36,7 @@ class Sent(Struct, frozen=True):
     #: When the first order about the attempt was sent.
     since: float
     #: None stands for the start, which is too large to be kept.
-    order: Stop | Withdraw | None
+    order: Stop | Withdraw | SuspendOrder | None
 
 
 class Conclusion(Enum):
@@ -65,18 +67,30 @@ def judge(
 
 
 def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> list[tuple[Job, Sent]]:
-    """Return the jobs about which an order to a worker is due, placed ones to start and cancelled ones to stop."""
+    """Return the jobs about which an order to a worker is due: to start, to stop, to be suspended or to go on."""
     found = []
     for job in board.held_by(worker):
-        if job.state is State.PLACED or job.cancel_requested:
+        if _is_ordered(job):
             last = sent.get(job.attempt_id)
             told = _to_tell(board, job, now if last is None else last.since, now)
-            if last is None or last.order != told.order or now - last.at >= RESEND_S:
+            if last is None or last.order != told.order or (now - last.at >= RESEND_S and not _is_settled(job)):
                 found.append((job, told))
     return found
 
 
+def _is_ordered(job: Job) -> bool:
+    """Tell whether a worker must be told to do something with a job that it holds."""
+    return job.state is State.PLACED or job.cancel_requested or job.is_suspended
+
+
+def _is_settled(job: Job) -> bool:
+    """Tell whether a worker has confirmed the last order about a job: the order is given once in each connection."""
+    return job.suspension is not None and job.suspension.confirmed and not job.cancel_requested
+
+
 def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
+    if job.state is State.RUNNING and job.suspension is not None and not job.cancel_requested:
+        return Sent(now, since, suspend_order_of(job))
     if is_prefetched := board.predecessor(job) is not None:
         is_withdrawn = board.prefetch.is_withdrawn(job, now - since, board)
     else:
@@ -91,8 +105,8 @@ def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
 def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> Iterator[float]:
     """Yield the seconds until each order to a worker must be repeated, or changed to a withdrawal."""
     for job in board.held_by(worker):
-        if job.state is State.PLACED or job.cancel_requested:
-            last = sent.get(job.attempt_id)
+        last = sent.get(job.attempt_id)
+        if _is_ordered(job) and (last is None or not _is_settled(job)):
             yield (last.at if last else now) + RESEND_S - now
             if last is not None and last.order is None and board.predecessor(job) is not None:
                 yield last.since + board.prefetch.policy.wait_s - now
@@ -103,13 +117,20 @@ def stop_of(job: Job) -> Stop:
     return Stop(job.id, job.attempt, job.grace_s, _boot(job))
 
 
+def suspend_order_of(job: Job) -> SuspendOrder:
+    """Return the order to stop the processes of a job's newest attempt, or to let them run again."""
+    assert job.suspension is not None
+    return SuspendOrder(job.id, job.attempt, job.suspension.number, job.suspension.wants_stop, _boot(job))
+
+
 def checks(board: Board, worker: str) -> list[Check]:
     """Return a check for each attempt that a worker which just connected should run.
 
     Sent once per connection: frames are numbered and a gap ends the connection, so no frame is lost within one. A
     worker that was asked once repeats an end until it is acknowledged.
     """
-    return [Check(job.id, job.attempt, _boot(job)) for job in board.held_by(worker) if job.state is State.RUNNING]
+    running = [job for job in board.held_by(worker) if job.state is State.RUNNING]
+    return [Check(job.id, job.attempt, _boot(job), suspended=job.is_suspended) for job in running]
 
 
 def _boot(job: Job) -> str:
@@ -180,7 +201,7 @@ def given_up(board: Board, now: float) -> list[tuple[Job, Lost]]:
     return found
 
 
-def may_outlive(board: Board, job: Job, event: Exited | Lost | RefusedByWorker | Started | Stuck) -> bool:
+def may_outlive(board: Board, job: Job, event: Report) -> bool:
     """Tell whether an attempt may still run although its worker, in another boot, says that it is gone.
 
     A copy of a worker's home on another machine says so too. The lease decides: `given_up` ends the attempt.

@@ -27,6 +27,7 @@ from grassq.core.model import (
     Wait,
     Words,
 )
+from grassq.core.suspension.events import SUSPENSION_RULES, SuspensionAction, SuspensionReport
 from grassq.core.waiting import retries
 from grassq.core.waiting.conditions import in_words
 from grassq.errors import InvalidMove
@@ -141,22 +142,10 @@ class Edit(Struct, frozen=True):
     what: str = ""
 
 
-Event = (
-    Place
-    | Started
-    | Exited
-    | Lost
-    | RefusedByWorker
-    | Stuck
-    | Cancel
-    | Hold
-    | Release
-    | Ready
-    | Unready
-    | DependencyFailed
-    | Edit
-)
-Report = Started | Exited | Lost | RefusedByWorker | Stuck
+#: What a worker reports of an attempt that goes on, and of one that has ended.
+Progress = Started | Stuck | SuspensionReport
+Report = Progress | Exited | Lost | RefusedByWorker
+Event = Report | Place | Cancel | Hold | Release | Ready | Unready | DependencyFailed | Edit | SuspensionAction
 
 #: Returns the job after an event of its row in RULES, at this time.
 Rule = Callable[[Job, Any, float], Job]
@@ -192,6 +181,7 @@ def _placed(job: Job, event: Place, at: float) -> Job:
         exit_code=None,
         signal=None,
         error=None,
+        suspension=None,
     )
 
 
@@ -214,6 +204,7 @@ def _exited(job: Job, event: Exited, at: float) -> Job:
         tried=job.tried + 1,
         pid=None,
         reason=None,
+        suspension=None,
     )
     if job.cancel_requested:
         return _cancelled(ended, event, finished)
@@ -248,7 +239,7 @@ def waiting_reason(job: Job, waits: tuple[Wait, ...]) -> str | None:
 
 def _lost(job: Job, event: Lost, at: float) -> Job:
     lost = job.lost + (not event.lease_ended)
-    gone = replace(job, outcome=event.outcome, error=event.why, pid=None, lost=lost, reason=None)
+    gone = replace(job, outcome=event.outcome, error=event.why, pid=None, lost=lost, reason=None, suspension=None)
     if job.cancel_requested:
         return _cancelled(gone, event, at)
     if job.spec.on_lost != "requeue":
@@ -359,6 +350,7 @@ RULES: dict[tuple[State, type[Event]], Rule] = {
     (State.QUEUED, Edit): _edited,
     **{(State.PLACED, event): rule for event, rule in _REPORTS.items()},
     **{(State.RUNNING, event): rule for event, rule in _REPORTS.items() if event is not RefusedByWorker},
+    **{(State.RUNNING, event): rule for event, rule in SUSPENSION_RULES.items()},
 }
 
 assert not any(state in FINAL for state, _ in RULES), "a final state takes no event"

@@ -27,6 +27,7 @@ from grassq.core.model import (
     QueueTemplate,
     Spec,
     State,
+    Suspension,
     WorkerInfo,
 )
 from grassq.core.planner.limits.groups import GroupLimit
@@ -90,6 +91,7 @@ _SHOWS_PLACEMENT = {state.value for state in FINAL | HOLDING}
 encode = msgspec.msgpack.Encoder().encode
 _asked = msgspec.msgpack.Decoder(_Asked).decode
 _rest = msgspec.msgpack.Decoder(_Rest).decode
+_suspension = msgspec.json.Decoder(Suspension).decode
 _placement = msgspec.msgpack.Decoder(Placement).decode
 worker_of = msgspec.msgpack.Decoder(WorkerInfo).decode
 _offered = msgspec.msgpack.Decoder(dict[str, int]).decode
@@ -140,7 +142,17 @@ _untold = (None,) * len(_TOLD)
 # SQLite's driver binds numbers, texts and bytearrays at once; for any other type, also bytes, enumerations and None,
 # it first spends half a microsecond on finding an adapter.
 _plain_text = str.__str__
-_PLAIN: dict[type, Callable[[Any], object]] = {State: _plain_text, Outcome: _plain_text, bool: int, tuple: wait_words}
+def _suspension_text(suspension: Suspension) -> str:
+    return msgspec.json.encode(suspension).decode("ascii")
+
+
+_PLAIN: dict[type, Callable[[Any], object]] = {
+    State: _plain_text,
+    Outcome: _plain_text,
+    bool: int,
+    tuple: wait_words,
+    Suspension: _suspension_text,
+}
 
 
 def _plain(value: object) -> object:
@@ -230,6 +242,7 @@ def job_from(row: tuple[Any, ...]) -> Job:
         result=row[25],
         token=row[26],
         rank=row[27],
+        suspension=None if row[31] is None else _suspension(row[31]),
         placement=_placement(row[-1]) if row[-1] is not None and state in _SHOWS_PLACEMENT else None,
     )
 

@@ -13,7 +13,7 @@ STATEMENTS_MAX = 256
 JOB_COLUMNS = (
     "id, state, priority, queue, name, reason, shape, attempt, cancel_requested, stop_grace_s, pid, tried, lost, "
     "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec, "
-    "waits, result, token, rank, project, unique_key, sweep"
+    "waits, result, token, rank, project, unique_key, sweep, suspension"
 )
 # What every new job has, and what a job that has not begun does not have.
 _BORN = "id, state, priority, queue, shape, created, env_digest, spec"

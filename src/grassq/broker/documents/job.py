@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from grassq.core.model import Outcome, State
 from grassq.core.resources.amounts import Amounts
@@ -131,6 +131,10 @@ class JobDocument(TypedDict):
     notify: list[str] | None
     #: Whether the job is told to end.
     cancel_requested: bool
+    #: Of a suspended job, whose state stays running: its devices are kept or freed, or it is about to go on.
+    suspended: Literal["kept", "freed", "resuming"] | None
+    #: When it was suspended, in RFC 3339.
+    suspended_since: str | None
     #: Where the output of the last attempt is kept too.
     output: str | None
     #: What is put before the command, such as a container.

@@ -31,7 +31,7 @@ def device_documents(batch: Batch, worker: str | None = None, resource: str | No
 
 
 def _of_worker(board: Board, worker: WorkerState) -> list[DeviceDocument]:
-    held = [job for job in board.held_by(worker.info.name) if job.placement and board.predecessor(job) is None]
+    held = [job for job in board.held_by(worker.info.name) if job.placement and board.counts(job)]
     holders = _holders(sorted(held, key=lambda job: job.id))
     free_view = FreeView(worker.machine, worker.machine)
     found: list[DeviceDocument] = []

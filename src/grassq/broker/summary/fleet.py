@@ -92,7 +92,7 @@ def _slot_documents(board: Board, worker: WorkerState, offer: Offer) -> list[Slo
     """Return the slots of a queue as they were listed, with the job that holds each slot now."""
     holders: dict[int, int] = {}
     for job in board.held_by(worker.info.name) if offer.slots else ():
-        if job.spec.queue == offer.queue and job.placement is not None and board.predecessor(job) is None:
+        if job.spec.queue == offer.queue and job.placement is not None and board.counts(job):
             holders.update(dict.fromkeys(held_slots(offer.slots, job.placement.allocation), job.id))
     return [
         {"name": slot.name, "gpu": list(slot.ids), "job": holders.get(index)} for index, slot in enumerate(offer.slots)

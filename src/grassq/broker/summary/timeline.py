@@ -42,7 +42,7 @@ class Present(Struct, frozen=True):
 
 def present(batch: Batch) -> Present:
     """Return the lanes, the attempts that run, and earlier ones of jobs that have not ended."""
-    held = [job for job in batch.board.holding.values() if batch.board.predecessor(job) is None]
+    held = [job for job in batch.board.holding.values() if batch.board.counts(job)]
     blocks = [placed for job in held for placed in _running(job, batch.now)]
     retried = _retried(batch)
     for job in retried:

@@ -120,8 +120,7 @@ class Board:
         self.ranks.put(old, job)
         if job.state in HOLDING:
             self._hold(job)
-        gone = None if old is None or old.state not in HOLDING else old.attempt_id
-        come = job.attempt_id if job.state in HOLDING else None
+        gone, come = None if old is None else _holder(old), _holder(job)
         if gone != come:
             self._take_turns(gone, come)
         self.times.note(gone, come, at, is_running=job.state is State.RUNNING)
@@ -162,7 +161,7 @@ class Board:
         self.jobs[job.id] = self.holding[job.id] = job
         self._held_by.setdefault(job.placement.worker, {})[job.id] = job
         self.prefetch.add(job)
-        if self.predecessor(job) is None:
+        if self.counts(job):
             self._count(job, taking=True)
 
     def _take_turns(self, gone: AttemptId | None, come: AttemptId | None) -> None:
@@ -171,7 +170,8 @@ class Board:
             self.prefetch.ended(gone)
         for attempt, taking in ((gone, True), (come, False)):
             for prefetched in () if attempt is None else self.prefetch.behind(attempt):
-                self._count(self.holding[prefetched], taking=taking)
+                if not self.holding[prefetched].is_freed:
+                    self._count(self.holding[prefetched], taking=taking)
 
     def holds(self, attempt: AttemptId) -> bool:
         """Tell whether an attempt is the newest of its job and holds devices or will."""
@@ -182,6 +182,11 @@ class Board:
         """Return the job whose devices a prefetched job will take over; None if the job has its own devices."""
         after = None if job.placement is None else job.placement.after
         return self.holding[after[0]] if after is not None and self.holds(after) else None
+
+    def counts(self, job: Job) -> bool:
+        """Tell whether a job with a placement holds its devices: it has not given them back, nor waits for them."""
+        predecessor = None if job.is_freed else self.predecessor(job)
+        return not job.is_freed and (predecessor is None or predecessor.is_freed)
 
     def has(self, job: Job) -> bool:
         """Tell whether the board has a job in this state; True for a held job, which the board need not have."""
@@ -253,7 +258,7 @@ class Board:
         if job.state in HOLDING:
             assert job.placement is not None
             del self.holding[job.id], self._held_by[job.placement.worker][job.id]
-            if self.predecessor(job) is None:
+            if self.counts(job):
                 self._count(job, taking=False)
             self.prefetch.remove(job)
         elif job.state is State.QUEUED:
@@ -285,7 +290,7 @@ class Board:
 
     def set_group_limit(self, name: str, limit: GroupLimit | None) -> None:
         """Limit what the jobs of a group hold at once, or lift the limit; no job that runs is ended."""
-        self.groups.set(name, limit, (job for job in self.holding.values() if self.predecessor(job) is None))
+        self.groups.set(name, limit, (job for job in self.holding.values() if self.counts(job)))
 
     def _count(self, job: Job, *, taking: bool, in_groups: bool = True) -> None:
         assert job.placement is not None
@@ -330,7 +335,7 @@ class Board:
         self.workers[info.name].earlier_boots = known.earlier_boots if known is not None else {}
         self._note_offers()
         for job in self.held_by(info.name):
-            if self.predecessor(job) is None:
+            if self.counts(job):
                 self._count(job, taking=True, in_groups=False)
 
     def set_template(self, queue: str, template: QueueTemplate | None, now: float) -> None:
@@ -400,9 +405,8 @@ class Board:
 
     def holders(self, worker: str, resource: str) -> list[Job]:
         """Return the jobs that hold some of a resource on a worker."""
-        return [
-            job for job in self.held_by(worker) if job.placement is not None and resource in job.placement.allocation
-        ]
+        held = (job for job in self.held_by(worker) if not job.is_freed)
+        return [job for job in held if job.placement is not None and resource in job.placement.allocation]
 
     def request_classes(self, queue: str | None = None) -> Iterator[RequestClass]:
         """Yield the request classes of the queued jobs, of one queue or of all."""
@@ -445,6 +449,11 @@ class Board:
     def id_at(self, order: int) -> int:
         """Return the id of the unfinished job at a queue position."""
         return self.ranks.id_at(order)
+
+
+def _holder(job: Job) -> AttemptId | None:
+    """Return the newest attempt of a job if it holds devices or will; None otherwise."""
+    return job.attempt_id if job.state in HOLDING and not job.is_freed else None
 
 
 def _likeness(job: Job) -> tuple[State, int, int, int, int]:

@@ -254,6 +254,6 @@ def _without_backfilled(board: Board, overlay: Overlay) -> Overlay:
     for job in backfilled:
         assert job.placement is not None
         worker = board.workers.get(job.placement.worker)
-        if worker is not None and board.predecessor(job) is None:
+        if worker is not None and board.counts(job):
             found.give(worker, job.spec.queue, job.placement.allocation)
     return found

@@ -2,8 +2,8 @@
 
 Where the attempts of a shape are short, the next jobs are placed behind running ones. A prefetched attempt takes over
 exactly the devices of its predecessor when the predecessor ends; until then it holds no devices. Like every attempt it
-is stored as placed before it can start. It is withdrawn if its predecessor runs too long, if its queue is paused, if
-one of the devices was drained or removed, or if one of its groups holds more than its limit.
+is stored as placed before it can start. It is withdrawn if its predecessor runs too long or is suspended, if its queue
+is paused, if one of the devices was drained or removed, or if one of its groups holds more than its limit.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ class Prefetch:
             job.attempt_id not in self._behind
             and board.predecessor(job) is None
             and not job.cancel_requested
+            and not job.is_suspended
             and self._short.get(shape_of(job), 0) >= self.policy.runs
             and not board.is_paused(job.spec.queue)
             and job.attempt_id not in self._slow
@@ -109,6 +110,9 @@ class Prefetch:
         worker = board.workers.get(job.placement.worker)
         if waited_s >= self.policy.wait_s or worker is None or not worker.takes:
             return True
-        if not worker.keeps(job.placement.allocation) or board.groups.is_exceeded(job.spec.constraints):
+        predecessor = board.predecessor(job)
+        is_stopped = predecessor is not None and predecessor.is_suspended
+        is_above = board.groups.is_exceeded(job.spec.constraints)
+        if is_stopped or is_above or not worker.keeps(job.placement.allocation):
             return True
         return job.cancel_requested or job.token in board.ended_tokens or board.is_paused(job.spec.queue)

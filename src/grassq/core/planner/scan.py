@@ -25,6 +25,7 @@ from grassq.core.planner.reservations import NOBODY, joined
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.fit import Shortage, fit, most
+from grassq.core.suspension.room import returning
 
 
 class PlannedStart(Struct, frozen=True):
@@ -70,6 +71,10 @@ class Scan:
     def __init__(self, board: Board, now: float) -> None:
         self._board = board
         self.overlay = Overlay()
+        for job in returning(board):
+            # No other job gets what a suspended job needs to go on.
+            if job.placement is not None and (worker := board.workers.get(job.placement.worker)) is not None:
+                self.overlay.take(worker, job.spec.queue, job.placement.allocation)
         self.room = KeptRoom(board, self.overlay, now)
         #: By worker, queue, and the time after which a job has ended for certain.
         self._steps: dict[tuple[str, str, float | None], Steps] = {}
