@@ -42,5 +42,5 @@ finally:
     print(sorted(name[7:] for name in sys.modules if name.startswith("grassq.") and name.count(".") > 0))
 """
     found = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(ast.literal_eval(found.stdout)) - {"core", "run", "run.limits"}
+    loaded = set(ast.literal_eval(found.stdout)) - {"core", "run", "run.limits", "run.suspension"}
     assert loaded == set(shim_bundle.MODULES), "no more, and no less"

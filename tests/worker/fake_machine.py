@@ -31,6 +31,8 @@ class Dir(Struct):
     log: bytes = b""
     next: AttemptId | None = None
     marks: set[str] = set()
+    #: The newest order to suspend it, or to let it go on.
+    suspend: tuple[int, bool] = (0, False)
 
 
 class FakeMachine:
@@ -90,7 +92,8 @@ class FakeMachine:
         found = self.dirs.get(attempt, Dir())
         runs = found.claimed and found.record is None and not found.void
         end = None if found.record is None else exited(attempt[1], found.record)
-        return RunState(end, found.void, found.claimed, runs, runs, 7 if found.claimed and not found.void else None)
+        pid = 7 if found.claimed and not found.void else None
+        return RunState(end, found.void, found.claimed, runs, runs, pid, found.suspend)
 
     def watch(self, attempt: AttemptId) -> None:
         if not self.look(attempt).shim_alive:
@@ -99,6 +102,12 @@ class FakeMachine:
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
         if self.look(attempt).shim_alive:
             self._end(attempt, "cancelled", signal=15)
+
+    def suspend(self, attempt: AttemptId, number: int, *, stop: bool) -> bool:
+        if not self.look(attempt).shim_alive or self.dirs[attempt].suspend[0] > number:
+            return False
+        self.dirs[attempt].suspend = (number, stop)
+        return True
 
     def void(self, attempt: AttemptId) -> bool:
         if self.look(attempt).claimed:

@@ -208,6 +208,30 @@ def test_a_time_limit_is_kept(play: Play) -> None:
     play(test)
 
 
+def test_what_runs_is_suspended_goes_on_and_can_be_stopped_all_the_while(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        machine = stage.machine
+        assert not machine.suspend((9, 1), 1, stop=True), "what never ran cannot be suspended"
+        has_shell = machine.takes_files  # the fake has none
+        stage.run(*((b"sh", b"-c", b"sleep 600 & sleep 600") if has_shell else (b"sleep", b"600")))
+        await stage.runs()
+        await until(lambda: machine.suspend((1, 1), 7, stop=True))
+        assert machine.look((1, 1)).suspension == (7, True)
+        assert not machine.suspend((1, 1), 6, stop=False), "outdated"
+        await until(lambda: machine.suspend((1, 1), 7, stop=True))
+        await until(lambda: machine.suspend((1, 1), 8, stop=False))
+        assert machine.look((1, 1)).suspension == (8, False)
+        assert not machine.suspend((1, 1), 7, stop=True), "outdated"
+        await until(lambda: machine.suspend((1, 1), 9, stop=True))
+        assert machine.look((1, 1)).suspension == (9, True) and machine.look((1, 1)).command_alive
+        machine.stop((1, 1), 5.0)
+        end = await stage.ended()
+        assert (end.outcome, end.signal) == (Outcome.CANCELLED, signal.SIGTERM)
+        assert not machine.suspend((1, 1), 10, stop=True), "what has ended cannot be suspended"
+
+    play(test)
+
+
 def test_a_prefetched_attempt_begins_when_its_predecessor_ends(play: Play) -> None:
     async def test(stage: Stage) -> None:
         if not stage.machine.follows:

@@ -11,6 +11,7 @@ from grassq.core.messages import Ack, Check, Order, Report, Start, Stop, WorkerM
 from grassq.core.model import AttemptId, Outcome
 from grassq.core.reconcile import RunState
 from grassq.core.states import Exited
+from grassq.errors import Refused
 from grassq.run.rundir import ACKED, Lease
 from grassq.worker.agent import Agent
 from grassq.worker.machine import Inventory
@@ -38,6 +39,9 @@ class FakeRunner:
         self.lease_found: Lease | None = None
         self.did: list[Any] = []
         self.trouble: OSError | None = None
+        #: Whether an order to suspend is done at once, and why it cannot be.
+        self.obeys = True
+        self.refusal: str | None = None
         #: What comes of an end when its files are brought back; None while they are on their way.
         self.collected: Callable[[Exited], Exited | None] = lambda end: end
 
@@ -72,6 +76,12 @@ class FakeRunner:
             self._do("term" if grace_s > 0 else "kill")
         else:
             self._do("stop", grace_s)
+
+    def suspend(self, attempt: AttemptId, number: int, *, stop: bool) -> bool:
+        if self.refusal is not None:
+            raise Refused(self.refusal)
+        self._do("suspend" if stop else "resume", number)
+        return self.obeys
 
     def void(self, attempt: AttemptId) -> bool:
         self._do("void")

@@ -22,6 +22,8 @@ from grassq.machines.transport import LinkLost, Stream, Transport
 from grassq.run import attempt_notes, exit_record, log_files, rundir
 from grassq.run.attempt_notes import CutNote
 from grassq.run.rundir import Lease
+from grassq.run.suspension import notes
+from grassq.run.suspension.order import is_in_force
 from grassq.worker.run_spec import Launch
 
 #: How long an answer, a login shell with its rc files, and work that reads many files may take.
@@ -46,6 +48,7 @@ JOBS_AT_ONCE = 1000
 _FOLDER = re.compile(r"[A-Za-z0-9/._+=-]+")
 _STORE = re.compile(r"[A-Za-z0-9._-]+")
 _IDS = re.compile(rb"(\d{1,18}) (\d{1,9})")
+_HAPPENED = (b"started", b"suspended", b"exited")
 
 
 class Uninstalled(Struct, frozen=True):
@@ -161,6 +164,8 @@ class FarEnd:
         """Return what the run dir and the process table there say."""
         found = rundir.RunDirState()
         sections = self._ask("look", *attempt)
+        order, done = (notes.parse(sections.get(name, b"")) for name in (notes.ORDER, notes.DONE))
+        found.suspension = notes.SuspensionNotes(order, done)
         rundir.parse_claim(sections.get("started"), found)
         found.job, found.attempt = attempt
         if found.boot is None:
@@ -192,9 +197,28 @@ class FarEnd:
         if members := self.look(attempt).members:
             words = [number for member in members for number in member]
             self._ask("signal", "TERM" if grace_s > 0 else "KILL", *words)
+            # What is suspended keeps its TERM pending until it goes on.
+            self._ask("signal", "CONT", *words)
             return
         request = rundir.stop_request(grace_s, "asked by the user")
         self._ask("stop", *attempt, escaped(request), len(request))
+
+    def suspend(self, attempt: AttemptId, number: int, stop: bool) -> bool:
+        """Write the order to stop or to go on and wake the supervisor; return whether that is done.
+
+        Signal what a supervisor that is gone has left: that is done when a further look finds the same processes.
+        """
+        found = self.look(attempt)
+        if not is_in_force(found, number):
+            return False
+        if found.shim_alive and found.suspension.done == (number, stop):
+            return True
+        line = notes.line(number, stop)
+        self._ask("suspend", *attempt, escaped(line), len(line))
+        if found.shim_alive:
+            return False
+        self._ask("signal", "STOP" if stop else "CONT", *(number for each in found.members for number in each))
+        return not stop or self._members(attempt) == found.members
 
     def void(self, attempt: AttemptId, boot: str) -> bool:
         """Claim the attempt so that it never starts; return False if a supervisor has claimed it."""
@@ -255,7 +279,7 @@ class FarEnd:
         return log_files.begin_around(found, lines, end, pread, max(0, end - TAIL_MAX))
 
     def changed(self) -> list[tuple[AttemptId, str]]:
-        """Return what the journal has got since the last call: attempts, and `started` or `exited`."""
+        """Return what the journal has got since the last call: attempts, and `started`, `suspended` or `exited`."""
         data, size, _ = self._read(("changed", JOURNAL_MAX), self._journal_at, JOURNAL_READ)
         if size < self._journal_at:
             # It was emptied.
@@ -371,7 +395,7 @@ class FarEnd:
 def journal_event(line: bytes) -> tuple[AttemptId, str] | None:
     """Return the attempt of a line of the journal, and what happened; None if the line is damaged."""
     words = line.split(b" ")
-    if len(words) < 3 or not (ids := _IDS.fullmatch(b" ".join(words[:2]))) or words[2] not in (b"started", b"exited"):
+    if len(words) < 3 or not (ids := _IDS.fullmatch(b" ".join(words[:2]))) or words[2] not in _HAPPENED:
         return None
     return (int(ids[1]), int(ids[2])), words[2].decode("ascii")
 

@@ -187,6 +187,8 @@ class SshMachine:
             self._tell("exited", attempt, record=found.exit)
         elif found.command is not None:
             self._tell("started", attempt, pid=found.command[0])
+            if (done := found.suspension.done) is not None:
+                self._tell("suspended", attempt, number=done[0], stop=done[1])
 
     def _tell(self, event: str, attempt: AttemptId, **more: Any) -> None:
         assert self._events is not None
@@ -283,6 +285,10 @@ class SshMachine:
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
         """Ask the attempt's supervisor there to end it, or end what a supervisor has left."""
         self._far.stop(attempt, grace_s)
+
+    def suspend(self, attempt: AttemptId, number: int, *, stop: bool) -> bool:
+        """Ask the attempt's supervisor there to stop it or to let it go on, or signal what a supervisor has left."""
+        return self._far.suspend(attempt, number, stop)
 
     def void(self, attempt: AttemptId) -> bool:
         """Claim the attempt there, so that it never starts."""

@@ -7,8 +7,8 @@ are the protocol between daemon and shims, also of other releases. `lease_timer.
 `limits/` one whose time is over. `lone_shim.py` runs one attempt on a machine over ssh with Python 3.8 or later: what
 it loads keeps to that.
 `exit_record.py` and `attempt_notes.py` have records and notes of a run dir, `log_files.py` reads logs, `log_cap.py`
-cuts them, `output/` gives a log another name. `wrapper.py` makes the environment of a command, `own_daemon.py` finds a
-daemon that a job has started.
+cuts them, `output/` gives a log another name, `suspension/` stops the processes of an attempt. `wrapper.py` makes the
+environment of a command, `own_daemon.py` finds a daemon that a job has started.
 
 Imports the standard library, `core.result`, which reads the result of a job, and `core.printable` for the texts of
 its records. Has no threads: a shim lives beside every job.

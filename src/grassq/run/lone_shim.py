@@ -44,7 +44,7 @@ class LoneShim(Shim):
 
     def report(self, message: dict[str, Any]) -> None:
         """Add a line to the journal: it is only a hint, so a full disk is no failure."""
-        if message["event"] not in ("started", "exited"):
+        if message["event"] not in ("started", "suspended", "exited"):
             return
         words = [message["job"], message["attempt"], message["event"]]
         if message["event"] == "started":

@@ -26,6 +26,8 @@ FREEZE_ROUNDS = 8
 _PR_SET_CHILD_SUBREAPER = 36
 _STAT_MAX = 1024
 _ENVIRON_MAX, _STATUS_MAX = 4 << 20, 16 << 10
+# Stopped by a signal or by a tracer; these, held up in the kernel, or dead.
+_STOPPED, _STILL = (b"T", b"t"), (b"T", b"t", b"D", b"Z", b"X")
 # Gone, or not ours to look at. Any other error is raised: treating it as "gone" would free devices that are in use.
 _NOT_THERE = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
 # Linux before 5.3 has no pidfd, and the filters of many containers forbid what they do not know.
@@ -174,6 +176,56 @@ def kill_descendants(root: int, is_kept: Callable[[int], bool] | None = None) ->
     return len(frozen)
 
 
+def stop_descendants(root: int, is_kept: Callable[[int], bool] | None = None) -> bool:
+    """Stop everything below `root` except kept processes; tell whether all of it stands still, else call it again.
+
+    A process that ends while the table is read may leave a child that the table lacks. The process itself is in the
+    table then, dead, because its parent has not waited for it: so two tables in a row must be equal, the dead included.
+    """
+    return stop_all(lambda: _below(_table(), [root], is_kept, with_dead=True))
+
+
+def stop_all(look: Callable[[], list[tuple[int, int]]]) -> bool:
+    """Stop all processes that a look finds, also at a further look; tell whether all of them stand still."""
+    before: list[tuple[int, int]] | None = None
+    for _ in range(FREEZE_ROUNDS):
+        found = look()
+        if found == before and all(_stands_still(pid) for pid, _ in found):
+            return True
+        signal_all([each for each in found if not is_stopped(*each)], signal.SIGSTOP)
+        before = found
+    return False
+
+
+def continue_descendants(root: int, is_kept: Callable[[int], bool] | None = None) -> None:
+    """Let everything below `root` go on that is stopped, except kept processes."""
+    signal_all(descendants(root, is_kept), signal.SIGCONT)
+
+
+def is_stopped(pid: int, ticks: int) -> bool:
+    """Tell whether this process is stopped, or gone."""
+    stat = _stat(pid)
+    return stat is None or stat[3] != ticks or not _lives(stat) or stat[0] in _STOPPED
+
+
+def _stands_still(pid: int) -> bool:
+    """Tell whether no thread of a process that got SIGSTOP runs: a thread that the kernel holds up stops after it.
+
+    One that waits for a child it made by vfork is held up as long as the child is stopped.
+    """
+    stat = _stat(pid)
+    if stat is None or stat[0] in _STOPPED:
+        return True
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError as exc:
+        if exc.errno in _NOT_THERE:
+            return True
+        raise
+    states = [found[0] for found in map(_stat, map(int, threads)) if found is not None]
+    return all(state in _STILL for state in states)
+
+
 def members(command: tuple[int, int] | None, marks: list[bytes]) -> list[tuple[int, int]]:
     """Return what is left of a command whose shim is gone: its tree, its session and all processes with its marks.
 
@@ -233,7 +285,7 @@ def _table() -> dict[int, _Stat]:
 
 
 def _below(
-    table: dict[int, _Stat], roots: list[int], is_kept: Callable[[int], bool] | None = None
+    table: dict[int, _Stat], roots: list[int], is_kept: Callable[[int], bool] | None = None, *, with_dead: bool = False
 ) -> list[tuple[int, int]]:
     children: dict[int, list[int]] = {}
     for pid, stat in table.items():
@@ -250,7 +302,7 @@ def _below(
             if is_kept is not None and is_kept(pid):
                 continue
             queue.append(pid)
-            if _lives(table[pid]):
+            if with_dead or _lives(table[pid]):
                 found.append((pid, table[pid][3]))
     return found
 

@@ -9,6 +9,7 @@ it does not know, and nothing here changes its meaning without a new FORMAT.
                                       twice the last one counts; "submitted" is for submitting the job again
                          started      the claim: one JSON line; after the spawn a second one
                          stop         {"v", "grace_s", "reason"}: end the job
+                         suspend      {"v", "number", "stop"}: stop all processes, or let them go on; `suspended`: done
                          lease        {"v", "until", "length_s", "boot"}: until when on CLOCK_BOOTTIME it may run
                          log          stdout and stderr (`out` and `err` when split)
                          log.cut      {"v", "from", "to", ...}: what was cut out of `log`; also `out.cut`, `err.cut`
@@ -37,6 +38,7 @@ import os
 from grassq import atomic_files
 from grassq.descriptors import write_all
 from grassq.run import exit_record, processes
+from grassq.run.suspension import notes
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -125,6 +127,7 @@ class RunDirState:
         self.shim_alive = False
         self.command: tuple[int, int] | None = None
         self.command_alive = False
+        self.suspension = notes.SuspensionNotes()
         self.members: list[tuple[int, int]] = []  # what is left of the job; looked for only when its shim is gone
 
 
@@ -244,7 +247,7 @@ def read_spec(path: str) -> RunSpec:
 def claim(path: str, spec: RunSpec, pid: int, ticks: int) -> int | None:
     """Claim the attempt for the shim `pid`: return a descriptor for `note_spawn`, None if it is claimed already."""
     ids = _ids(spec.store, spec.job, spec.attempt, spec.boot)
-    return atomic_files.create(path, "started", b'%s, "pid": %d, "ticks": %d}\n' % (ids, pid, ticks))
+    return atomic_files.create(path, "started", b'%s, "pid": %d, "ticks": %d, "suspends": true}\n' % (ids, pid, ticks))
 
 
 def void(path: str, store: str, job: int, attempt: int, boot: str) -> bool:
@@ -286,15 +289,9 @@ def stop_request(grace_s: float | None, reason: str) -> bytes:
     return atomic_files.line({"v": FORMAT, "grace_s": grace_s, "reason": reason})
 
 
-def may_be_stopped(path: str) -> bool:
-    """Tell whether a stop request may be there: a quick look before `read_stop`."""
-    return os.access(f"{path}/stop", os.F_OK)
-
-
 def read_stop(path: str) -> dict[str, Any] | None:
     """Return the stop request, or None. An unreadable one is still a request, with the grace of the spec."""
-    data = atomic_files.read(f"{path}/stop", RECORD_LIMIT)
-    if data is None:
+    if not os.access(f"{path}/stop", os.F_OK) or (data := atomic_files.read(f"{path}/stop", RECORD_LIMIT)) is None:
         return None
     found = atomic_files.parse(data) or {}
     grace_s = found.get("grace_s")
@@ -391,6 +388,7 @@ def look(path: str, boot: str) -> RunDirState:
     found = RunDirState()
     if not atomic_files.is_there(path):
         return found
+    found.suspension = notes.read_notes(path)
     parse_claim(atomic_files.read(f"{path}/started", RECORD_LIMIT), found)
     # The claim names the attempt; reading the spec too would cost every look at a running job its environment.
     if found.job is None:
@@ -425,7 +423,7 @@ def parse_claim(data: bytes | None, found: RunDirState) -> None:
     claimed = (atomic_files.parse(lines[0]) if lines else None) or {}
     found.void = claimed.get("void") is True
     found.job, found.attempt, found.boot = claimed.get("job"), claimed.get("attempt"), claimed.get("boot")
-    found.shim = _identity(claimed)
+    found.shim, found.suspension.able = _identity(claimed), claimed.get("suspends") is True
     found.command = _identity(atomic_files.parse(lines[1]) or {}) if len(lines) > 1 else None
 
 

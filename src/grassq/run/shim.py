@@ -18,6 +18,7 @@ import time
 
 from grassq.run import attempt_notes, exit_record, lease_timer, log_cap, own_daemon, processes, rundir, spawn
 from grassq.run.limits import time_limits
+from grassq.run.suspension import stopped_tree
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -80,8 +81,7 @@ def pack(message: Any) -> bytes:
 class _Attempt:
     """The attempt a shim runs."""
 
-    pid = 0
-    ticks = 0
+    pid = ticks = 0
     begun = 0.0  # when the command was started, on the monotonic clock
     told = False  # the daemon knows that it runs
     ended = False  # the command itself has been waited for
@@ -90,17 +90,16 @@ class _Attempt:
     deadline = 0.0
     killed_at: float | None = None
     kill_pause_s = KILL_PAUSE_MIN_S
-    cancelled = False
+    cancelled = lease_ended = stuck = False
     guard: lease_timer.LeaseTimer | None = None  # of an attempt that may run only under a lease
-    lease_ended = False
     limits: time_limits.TimeLimits | None = None  # of an attempt that lasts
     timed_out: str | None = None  # the limit that ended it
-    stuck = False
     caps: log_cap.LogCaps | None = None  # of an attempt that lasts
 
     def __init__(self, path: str, spec: rundir.RunSpec) -> None:
         self.path = path
         self.spec = spec
+        self.suspension = stopped_tree.StoppedTree(path, self.ids())
         now = time.time()
         self.record: dict[str, Any] = {
             "code": None, "signal": None, "outcome": exit_record.EXITED, "error": None, "user_s": 0.0, "system_s": 0.0,
@@ -185,7 +184,7 @@ class Shim:
 
     def _start(self, attempt: _Attempt) -> bool:
         try:
-            if rundir.may_be_stopped(attempt.path) and rundir.read_stop(attempt.path) is not None:
+            if rundir.read_stop(attempt.path) is not None:
                 attempt.cancelled = True
                 return False
             if attempt.spec.lease:
@@ -291,28 +290,37 @@ class Shim:
         if attempt.ended and not attempt.terminated:
             self._terminate(attempt, attempt.spec.leave_grace_s)
         now = time.monotonic()
-        if not attempt.terminated and attempt.limits is not None:
-            self._keep_limits(attempt, attempt.limits, now)
         if not attempt.terminated:
-            return None if attempt.limits is None else attempt.limits.wait_s(now)
+            pause_s = attempt.suspension.press(self.pid, attempt.is_kept, self.report)
+            limit_s = self._keep_limits(attempt, now - attempt.suspension.seconds())
+            if not attempt.terminated:
+                return limit_s if pause_s is None else pause_s if limit_s is None else min(pause_s, limit_s)
         if attempt.killed_at is None and now < attempt.deadline:
             return attempt.deadline - now
         return self._kill(attempt, now)
 
-    def _keep_limits(self, attempt: _Attempt, limits: time_limits.TimeLimits, now: float) -> None:
-        """End the attempt if one of its limits is over; warn its processes if that is due."""
+    def _keep_limits(self, attempt: _Attempt, now: float) -> float | None:
+        """End the attempt if one of its limits is over, warn its processes if that is due; return when to look again.
+
+        `now` does not go on while the attempt is suspended.
+        """
+        limits = attempt.limits
+        if limits is None or attempt.suspension.is_stopped:
+            return None
         attempt.timed_out = limits.passed(now)
         if attempt.timed_out is not None:
             self._terminate(attempt, attempt.spec.grace_s)
         elif limits.is_warning_due(now):
             with contextlib.suppress(OSError):
                 processes.warn_descendants(self.pid, attempt.spec.warn_signal, attempt.is_kept)
+        return limits.wait_s(now)
 
     def _heed(self, attempt: _Attempt) -> bool:
-        """Look for a `stop` after a SIGTERM; False if it cannot be read now."""
+        """Look for a `stop` or a `suspend` after a SIGTERM; False if it cannot be read now."""
         self.asked = False  # cleared before the look: a SIGTERM that comes during the look asks for another look
         try:
             stop = rundir.read_stop(attempt.path)
+            attempt.suspension.look()
         except OSError:
             self.asked = True
             return False

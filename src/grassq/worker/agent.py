@@ -12,32 +12,33 @@ from collections.abc import Callable
 from typing import Any
 
 from grassq.core.job_options import STOP_GRACE_S
-from grassq.core.messages import Ack, Check, Forget, Hello, Order, Report, Start, Stop, Withdraw, WorkerMessage
+from grassq.core.messages import (
+    Ack,
+    Check,
+    Forget,
+    Hello,
+    Order,
+    Report,
+    Start,
+    Stop,
+    SuspendOrder,
+    Withdraw,
+    WorkerMessage,
+)
 from grassq.core.model import AttemptId, WorkerInfo
 from grassq.core.reconcile import Conclusion, RunState, judge
 from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.core.states import Report as Event
 from grassq.run import rundir
 from grassq.run.lease_timer import GRACE_PART
-from grassq.worker.attempts import (
-    End,
-    HeldAttempt,
-    LeftAttempts,
-    Phase,
-    RemovedJobs,
-    due_for_a_look,
-    exited,
-    given_up,
-    one_alone,
-)
+from grassq.worker import attempts
+from grassq.worker.attempts import End, HeldAttempt, LeftAttempts, Phase, RemovedJobs, exited, given_up, one_alone
 from grassq.worker.leases import Leases
 from grassq.worker.machine import AttemptProcesses
 
 log = logging.getLogger(__name__)
 
-REPEAT_S = 2.0
-ORDER_AGAIN_S = 5.0
-ORPHAN_LOOK_S = 2.0
+REPEAT_S, ORDER_AGAIN_S, ORPHAN_LOOK_S = 2.0, 5.0, 2.0
 #: The machine tells when the files of an attempt are there. This check finds what it did not tell.
 COLLECTING_LOOK_S = 10.0
 #: Attempts named in a hello. The broker asks about older attempts that it believes to run.
@@ -82,18 +83,10 @@ class Agent:
         # The broker repeats a start that it still wants. An earlier start may have gone to another worker since.
         self._put_off = {key: order for key, order in self._put_off.items() if not isinstance(order, Start)}
         self._held = {attempt: held for attempt, held in self._held.items() if not held.traceless}
-        self._void_prefetched()
+        attempts.void_prefetched(self._machine, self._held)
         found = self._machine.inventory(HELD_MAX)
         self._left.begin(found.unacked)
         self._send(Hello(self.info, True, tuple(found.held), unrecorded=tuple(found.unrecorded)))
-
-    def _void_prefetched(self) -> None:
-        """Void prefetched attempts: a broker restored from a backup would not know that they start."""
-        for attempt, held in list(self._held.items()):
-            if held.phase is Phase.PREFETCHED:
-                with one_alone(attempt):
-                    if self._machine.void(attempt):
-                        del self._held[attempt]
 
     def describe(self, info: WorkerInfo) -> None:
         """Send the broker a changed description of this worker: its offers or its devices."""
@@ -113,6 +106,8 @@ class Agent:
                         self._tell(held)
                     else:
                         self._recover(order.id, None, order.boot)
+                case SuspendOrder():
+                    self._suspend(order)
                 case Stop():
                     self._stop(order.id, order.grace_s, order.boot)
                 case Withdraw():
@@ -121,6 +116,9 @@ class Agent:
                     self._withdraw(order.id, order.boot)
                 case Ack():
                     self._acknowledged(order.id)
+            if isinstance(order, Start | Withdraw) or (isinstance(order, Check) and not order.suspended):
+                # The broker knows of no suspension: its store may have been restored from a backup.
+                attempts.let_run(self._machine, self._held.get(order.id))
         except OSError as error:
             log.error("order_put_off order=%s error=%s", type(order).__name__, error)
             self._put_off[type(order), order.id] = order
@@ -169,6 +167,7 @@ class Agent:
         verdict = judge(attempt[1], found, may_start=start is not None, same_boot=boot == self._machine.boot)
         now, pid = self._mono(), found.pid or 0
         held = HeldAttempt(attempt, Phase.ORDERED, now, start, pid, looked_at=now, laid_out=found.claimed)
+        held.suspension = found.suspension
         if verdict is Conclusion.ORDER and not self._leases.grant(held):
             return
         if verdict in (Conclusion.WATCH, Conclusion.ORPHANED):
@@ -198,7 +197,7 @@ class Agent:
         before, held.stuck = held.stuck, None
         after = held.start.placement.after
         try:
-            if after is None or self._is_over(after):
+            if after is None or attempts.is_over(self._machine, self._held, after):
                 held.phase = Phase.ORDERED
                 self._machine.start(held.start, held.lease)
             else:
@@ -213,14 +212,6 @@ class Agent:
             held.stuck = f"its run dir cannot be made: {error.strerror}"
             if held.stuck != before:
                 self._report(held, Stuck(held.id[1], held.stuck))
-
-    def _is_over(self, attempt: AttemptId) -> bool:
-        """Return whether an attempt is known to have ended; an attempt without a run dir may still come."""
-        held = self._held.get(attempt)
-        if held is not None:
-            return held.end is not None
-        found = self._machine.look(attempt)
-        return found.exit is not None or (found.claimed and not found.shim_alive and not found.command_alive)
 
     def _withdraw(self, attempt: AttemptId, boot: str) -> None:
         """Void a prefetched attempt, unless it has begun."""
@@ -289,6 +280,18 @@ class Agent:
         if held.phase is not Phase.ORPHANED:
             self._tell(held)
 
+    def _suspend(self, order: SuspendOrder) -> None:
+        """Suspend an attempt that runs, or let it go on; the broker repeats the order until that is reported."""
+        if order.id not in self._held:
+            self._recover(order.id, None, order.boot)
+        held = self._held.get(order.id)
+        if held is not None and held.phase in (Phase.RUNNING, Phase.ORPHANED):
+            if (event := attempts.suspend(self._machine, held, order)) is None:
+                # A shim of an earlier daemon does not tell when it is done: the next tick looks.
+                self._put_off[SuspendOrder, order.id] = order
+            else:
+                self._report(held, event)
+
     def _end(self, held: HeldAttempt) -> None:
         """Stop an attempt within what is left of its grace."""
         self._machine.stop(held.id, max(0.0, held.stop_at - self._mono()))
@@ -327,6 +330,8 @@ class Agent:
             case "exited":
                 # A command that ended at once sends only this report; it includes the start.
                 self._ended(held, exited(held.id[1], report["record"]), goes_on=report.get("next", False))
+            case "suspended":
+                self._report(held, attempts.confirmation(held.id[1], report["number"], stopped=report["stop"]))
             case "delayed":
                 held.stuck = report["why"]
                 self._tell(held)
@@ -391,7 +396,7 @@ class Agent:
 
     def _look_around(self, now: float, until: float) -> None:
         """Look at running attempts that were not looked at for a while."""
-        for held in due_for_a_look(self._held.values(), now):
+        for held in attempts.due_for_a_look(self._held.values(), now):
             if self._mono() > until:
                 return
             with one_alone(held.id):
@@ -431,5 +436,5 @@ class Agent:
 
     @property
     def idle(self) -> bool:
-        """Whether no held attempt needs a tick."""
-        return not self._left and all(held.phase is Phase.RUNNING for held in self._held.values())
+        """Whether no held attempt and no order needs a tick."""
+        return not self._left and not self._put_off and all(held.phase is Phase.RUNNING for held in self._held.values())

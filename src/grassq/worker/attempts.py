@@ -13,10 +13,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from grassq.core.messages import Start
+from grassq.core.messages import Start, SuspendOrder
 from grassq.core.model import AttemptId, Outcome
 from grassq.core.reconcile import RunState
 from grassq.core.states import Exited, Lost, RefusedByWorker
+from grassq.core.suspension.events import Resumed, Suspended, SuspendRefused, SuspensionOutdated, SuspensionReport
+from grassq.errors import Refused
 from grassq.run import exit_record
 from grassq.run.rundir import Lease, RunDirState
 from grassq.worker.machine import AttemptProcesses
@@ -69,6 +71,8 @@ class HeldAttempt(Struct):
     laid_out: bool = False
     #: The lease in the run dir, for an attempt that may be started elsewhere.
     lease: Lease | None = None
+    #: The newest order about a suspension, as in `RunState`.
+    suspension: tuple[int, bool] = (0, False)
 
     @property
     def unclaimed(self) -> bool:
@@ -160,7 +164,51 @@ def run_state(attempt: AttemptId, found: RunDirState) -> RunState:
         shim_alive=found.shim_alive,
         command_alive=found.command_alive or bool(found.members),
         pid=None if found.command is None else found.command[0],
+        suspension=found.suspension.order or (0, False),
     )
+
+
+def suspend(machine: AttemptProcesses, held: HeldAttempt, order: SuspendOrder) -> SuspensionReport | None:
+    """Carry out an order to suspend an attempt, or to let it go on; return what to report, None while nothing is."""
+    try:
+        is_done = machine.suspend(held.id, order.number, stop=order.stop)
+    except Refused as error:
+        return SuspendRefused(order.attempt, order.number, str(error))
+    held.suspension = (order.number, order.stop) if is_done else machine.look(held.id).suspension
+    if held.suspension[0] > order.number:
+        return SuspensionOutdated(order.attempt, held.suspension[0])
+    return confirmation(order.attempt, order.number, stopped=order.stop) if is_done else None
+
+
+def confirmation(attempt: int, number: int, *, stopped: bool) -> SuspensionReport:
+    """Return the event that an order to suspend an attempt, or to let it go on, was carried out."""
+    return Suspended(attempt, number) if stopped else Resumed(attempt, number)
+
+
+def let_run(machine: AttemptProcesses, held: HeldAttempt | None) -> None:
+    """Let an attempt go on that is suspended, and of which the broker knows no suspension: its store was restored."""
+    number, is_stopped = (0, False) if held is None else held.suspension
+    if held is not None and held.end is None and is_stopped:
+        machine.suspend(held.id, number + 1, stop=False)
+        held.suspension = (number + 1, False)
+
+
+def void_prefetched(machine: AttemptProcesses, all_held: dict[AttemptId, HeldAttempt]) -> None:
+    """Void prefetched attempts: a broker restored from a backup would not know that they start."""
+    for attempt, held in list(all_held.items()):
+        if held.phase is Phase.PREFETCHED:
+            with one_alone(attempt):
+                if machine.void(attempt):
+                    del all_held[attempt]
+
+
+def is_over(machine: AttemptProcesses, all_held: dict[AttemptId, HeldAttempt], attempt: AttemptId) -> bool:
+    """Return whether an attempt is known to have ended; an attempt without a run dir may still come."""
+    held = all_held.get(attempt)
+    if held is not None:
+        return held.end is not None
+    found = machine.look(attempt)
+    return found.exit is not None or (found.claimed and not found.shim_alive and not found.command_alive)
 
 
 def given_up(attempt: AttemptId) -> RefusedByWorker:

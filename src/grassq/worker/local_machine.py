@@ -23,6 +23,7 @@ from grassq.files.blobs import BlobStore
 from grassq.run import attempt_notes, processes, rundir, shim
 from grassq.run.rundir import Lease
 from grassq.run.shim_pool import ShimPool
+from grassq.run.suspension import order
 from grassq.worker import folders, job_files, strays
 from grassq.worker.attempts import one_alone, run_state
 from grassq.worker.default_env import DefaultEnvironment
@@ -293,6 +294,8 @@ class LocalMachine:
         path = self.path(attempt)
         if members := rundir.look(path, self.boot).members:
             processes.signal_all(members, signal.SIGTERM if grace_s > 0 else signal.SIGKILL)
+            # What is suspended keeps its TERM pending until it goes on.
+            processes.signal_all(members, signal.SIGCONT)
             return
         rundir.request_stop(path, grace_s, "asked by the user")
         self._tree_errors.pop(attempt, None)
@@ -303,6 +306,10 @@ class LocalMachine:
         found = rundir.look(path, self.boot)
         if found.shim is not None and found.shim_alive:
             processes.signal_verified(*found.shim, signal.SIGTERM)
+
+    def suspend(self, attempt: AttemptId, number: int, *, stop: bool) -> bool:
+        """Write the order, then wake the shim; signal what a shim that is gone has left."""
+        return order.give(self.path(attempt), self.boot, number, stop)
 
     def void(self, attempt: AttemptId) -> bool:
         """Create the claim, so that no shim ever can."""

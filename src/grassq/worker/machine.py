@@ -52,9 +52,16 @@ class AttemptProcesses(Protocol):
         """Call `MachineEvents.shim_gone` when the attempt's shim is gone, also if it is gone already."""
 
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
-        """Tell the attempt's shim to end it; an attempt that no shim has claimed never starts.
+        """Tell the attempt's shim to end it, suspended or not; an attempt that no shim has claimed never starts.
 
         If the shim is gone, signal the processes that are left: TERM, or KILL without a grace.
+        """
+
+    def suspend(self, attempt: AttemptId, number: int, *, stop: bool) -> bool:
+        """Tell the attempt's shim to stop all processes of it, or to let them go on; return whether that is done.
+
+        Repeat it until it is; `heard` may be told "suspended" first. An order with a lower number than an earlier one
+        does nothing. Refused if the attempt's shim is of an earlier release. If the shim is gone, signal what is left.
         """
 
     def void(self, attempt: AttemptId) -> bool:

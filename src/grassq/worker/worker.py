@@ -66,6 +66,7 @@ class Worker:
             cuts_logs=True,
             wraps=True,
             keeps_limits=True,
+            suspends=True,
             devices=offered.devices,
             changes_devices=True,
             keeps_logs=machine.keeps_logs,

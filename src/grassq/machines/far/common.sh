@@ -67,9 +67,9 @@ far_is_size() { # FILE BYTES
     [ "$far_size" = "$2" ]
 }
 
-# Set far_ticks to the tick at which a process started; false if it is gone or a zombie.
+# Set far_ticks to the tick at which a process started, and far_state; false if it is gone or a zombie.
 far_look_at() { # PID
-    far_ticks=
+    far_ticks='' far_state=''
     far_stat=
     # Line by line, as a name may hold a newline, and without a process: none may be had when it matters.
     { while IFS= read -r far_part; do far_stat="$far_stat$far_part "; done <"/proc/$1/stat"; } 2>/dev/null
@@ -80,7 +80,7 @@ far_look_at() { # PID
     [ $# -ge 20 ] || return 1
     # A process whose first thread has ended shows as a zombie while its other threads run on.
     case $1 in Z | X) [ "${18}" -gt 1 ] || return 1 ;; esac
-    far_ticks=${20}
+    far_ticks=${20} far_state=$1
 }
 
 far_is_alive() { # PID TICKS

@@ -7,13 +7,22 @@ far_log_look_ms=5000
 # Begin to count: the command starts now.
 far_begin_limits() {
     far_uptime
-    far_begun=$far_up far_quiet_since=$far_up far_sizes='' far_timed_out='' far_warn_at=''
+    far_begun=$far_up far_kept_at=$far_up far_quiet_since=$far_up far_sizes='' far_timed_out='' far_warn_at=''
     [ "$far_warn_ms" = 0 ] || far_warn_at=$((far_begun + far_limit_ms - far_warn_ms))
+}
+
+# Let the limits wait: the attempt is suspended, and this time does not count.
+far_hold_limits() {
+    far_uptime
+    far_more=$((far_up - far_kept_at))
+    far_begun=$((far_begun + far_more)) far_quiet_since=$((far_quiet_since + far_more)) far_kept_at=$far_up
+    [ -z "$far_warn_at" ] || far_warn_at=$((far_warn_at + far_more))
 }
 
 # Set far_timed_out to the limit that is over, in words; warn the processes if that is due; shorten far_pause.
 far_keep_limits() {
     far_uptime
+    far_kept_at=$far_up
     if [ "$far_limit_ms" != 0 ] && far_is_due "$((far_begun + far_limit_ms))"; then
         far_timed_out=$far_limit_words
     elif [ "$far_idle_ms" != 0 ] && far_is_quiet; then

@@ -16,7 +16,7 @@ far_serve() { # MARKER
         far_token=$1 far_verb=$2
         shift 2
         case $far_verb in
-        hello | lead | start | look | members | signal | stop | void | lease | leased | list | mark | folders | read | changed) ;;
+        hello | lead | start | look | members | signal | stop | suspend | void | lease | leased | list | mark | folders | read | changed) ;;
         *) exit 1 ;;
         esac
         "far_do_$far_verb" "$@" </dev/null
@@ -159,6 +159,8 @@ far_do_look() { # JOB ATTEMPT
     # After the look at the processes: a supervisor that ended in between has left its record by now.
     far_attach exit "$far_path/exit" "$far_record_max"
     far_attach result "$far_path/files/result.json" 16385
+    far_attach suspend "$far_path/suspend" 4096
+    far_attach suspended "$far_path/suspended" 4096
 }
 
 far_attach() { # SECTION FILE MOST
@@ -193,10 +195,25 @@ far_do_stop() { # JOB ATTEMPT STOP BYTES
         return
     fi
     # Looked for only now: a supervisor that claims the attempt from now on finds the file.
+    far_wake
+    far_section ok
+}
+
+# Let the supervisor of far_path look at its run dir.
+far_wake() {
     if far_read_claim "$far_path" && [ "$far_claim_boot" = "$far_boot" ] && [ -n "$far_shim" ]; then
         # shellcheck disable=SC2086
         far_signal TERM $far_shim
     fi
+}
+
+far_do_suspend() { # JOB ATTEMPT ORDER BYTES
+    far_at "$1" "$2"
+    if ! far_put_decoded "$far_path" suspend "$3" "$4"; then
+        far_refuse "$far_path/suspend cannot be written"
+        return
+    fi
+    far_wake
     far_section ok
 }
 

@@ -24,10 +24,12 @@ MODULES = (
     "run.rundir",
     "run.shim",
     "run.spawn",
+    "run.suspension.notes",
+    "run.suspension.stopped_tree",
     "run.which",
 )
 
-_PACKAGES = ("grassq", "grassq.core", "grassq.run", "grassq.run.limits")
+_PACKAGES = ("grassq", "grassq.core", "grassq.run", "grassq.run.limits", "grassq.run.suspension")
 
 _LOADER = """\
 import sys

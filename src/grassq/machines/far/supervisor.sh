@@ -130,10 +130,11 @@ far_control() {
     read -r far_self far_rest </proc/self/stat
     far_look_at "$far_self"
     far_ids="{\"v\": 1, \"store\": $far_store, \"job\": $far_job, \"attempt\": $far_attempt, \"boot\": \"$far_boot\""
-    far_claim "$far_path" started "$far_ids, \"pid\": $far_self, \"ticks\": $far_ticks}$far_newline" || return 0
+    far_claim "$far_path" started "$far_ids, \"pid\": $far_self, \"ticks\": $far_ticks, \"suspends\": true}$far_newline" ||
+        return 0
     far_now
     far_started=$far_now far_deadline='' far_cancelled=0 far_lease_ended=0 far_is_over=0 far_unstarted=''
-    far_lease_until=0 far_lease_length=0
+    far_lease_until=0 far_lease_length=0 far_suspend_number=0 far_suspended=''
     far_begin_limits
     if [ -e "$far_path/stop" ]; then
         far_cancelled=1
@@ -204,10 +205,63 @@ far_press() {
         fi
     fi
     if [ -z "$far_deadline" ]; then
-        far_keep_limits
+        far_suspend
+        case $far_suspended in
+        *'"stop": true}') far_hold_limits ;;
+        *) far_keep_limits ;;
+        esac
         [ -z "$far_timed_out" ] || far_end_by "$((far_up + far_grace_ms))"
     fi
     [ -z "$far_deadline" ] || far_push_on
+}
+
+# Stop the tree or let it go on, as the newest order in the run dir says, and note that it is done.
+far_suspend() {
+    far_take "$far_path/suspend" || return 0
+    far_field "$far_text" number
+    case $far_found in '' | *[!0-9]*) return 0 ;; esac
+    [ "${#far_found}" -le 16 ] && [ "$far_found" -ge "$far_suspend_number" ] || return 0
+    far_suspend_number=$far_found
+    far_field "$far_text" stop
+    far_wanted="{\"v\": 1, \"number\": $far_suspend_number, \"stop\": $far_found}"
+    if [ "$far_found" = true ]; then
+        far_stop_tree || {
+            far_pause=100
+            return 0
+        }
+    elif [ "$far_suspended" != "$far_wanted" ]; then
+        far_each CONT
+    fi
+    if [ "$far_suspended" != "$far_wanted" ] || [ ! -e "$far_path/suspended" ]; then
+        far_put "$far_path" suspended "$far_wanted$far_newline" && far_suspended=$far_wanted
+        far_note "$far_job $far_attempt suspended"
+    fi
+}
+
+# Stop everything that belongs to the attempt; false if something of it still runs after some rounds.
+far_stop_tree() {
+    far_rounds=0 far_still=0
+    while [ "$far_rounds" -lt 8 ]; do
+        far_rounds=$((far_rounds + 1)) far_running=0
+        far_read_claim "$far_path"
+        # shellcheck disable=SC2046,SC2086
+        set -- $(far_members "$far_path" "$far_job" "$far_attempt" $far_command)
+        while [ $# -ge 2 ] && [ "$1" != end ]; do
+            if far_is_alive "$1" "$2"; then
+                case $far_state in
+                T | t) ;;
+                # Held up in the kernel, perhaps by a stopped child: it stops after that, without running.
+                D) far_signal STOP "$1" "$2" ;;
+                *) far_running=$((far_running + 1)) && far_signal STOP "$1" "$2" ;;
+                esac
+            fi
+            shift 2
+        done
+        # Without the last line the processes could not be looked for; in one look a new process may be missing.
+        if [ $# = 2 ] && [ "$far_running" = 0 ]; then far_still=$((far_still + 1)); else far_still=0; fi
+        [ "$far_still" -lt 2 ] || return 0
+    done
+    return 1
 }
 
 # Terminate the tree, unless that was done; a later request may shorten the grace, never extend it.

@@ -95,7 +95,8 @@ def _holder(board: Board, job: Job, now: float) -> _Holder | None:
     """Return when a job ends at the earliest, if it uses up its limit, and at the latest; None if that is not known."""
     limit_s = None if job.placement is None else job.placement.time_limit_s
     placed = board.times.placed.get(job.attempt_id)
-    if limit_s is None or placed is None:
+    if limit_s is None or placed is None or job.suspension is not None:
+        # The time in which a job was suspended does not count for its limit.
         return None
     # The limit counts from the start, which its worker saw: after it was placed, and before the report came.
     earliest = now if job.cancel_requested else placed + limit_s
