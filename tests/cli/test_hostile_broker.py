@@ -88,6 +88,7 @@ LINES = {
     "rerun": [["rerun", "5"]],
     "hold": [["hold", "5"], ["hold", "-q", "5"]],
     "release": [["release", "5"]],
+    "suspend": [["suspend", "5"], ["suspend", "5", "--free"]],
     "priority": [["priority", "5", "10"]],
     "move": [["move", "5", "--first"], ["move", "5", "--after", "6"]],
     "edit": [["edit", "5", "--set", "name=x"]],

@@ -59,7 +59,9 @@ def test_the_help_of_a_job_names_every_option(name: str, option: str) -> None:
     assert f"--{option}" in texts.text_of(name)
 
 
-REMOTE = "show info status top why kill rerun hold release priority edit clean wait events log follow pause resume "
+REMOTE = (
+    "show info status top why kill rerun hold release suspend priority edit clean wait events log follow pause resume "
+)
 REMOTE += (
     "history web delete-queue limit move eta what-if token device drain remove audit run sweep enqueue create-queue"
 )

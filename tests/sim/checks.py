@@ -133,11 +133,17 @@ class Auditor:
                 asked += sum(attempt[0] == job and attempt in self._forgotten for attempt in self._spawned)
             demand(starts <= asked, f"job {job} was started {starts} times, {asked} were asked")
 
+    def resumed(self, command: Command) -> None:
+        """A suspended command goes on: what it holds is its own again."""
+        self._check_room(command.start.placement.worker)
+
     def _check_room(self, worker: str) -> None:
         """What really runs on a machine fits there."""
         used: Usage = Counter()
         for command in self._machines[worker].commands():
-            if command.id not in self._given_up:
+            # What a restored store has no record of may hold what a job goes on with that it knows of.
+            is_loose = command.was_stopped and command.id in self._forgotten
+            if command.id not in self._given_up and not command.stopped and not is_loose:
                 used.update(held_by(command.start.placement, command.start.spec.queue))
         self._check_capacity(used)
 
@@ -204,6 +210,8 @@ class Auditor:
         """Whether an attempt has ended, though a restored store believes that it runs until its worker says so."""
         if job.attempt_id not in self._forgotten or job.placement is None:
             return False
+        if job.suspension is not None and job.suspension.frees:
+            return True  # it counts until its worker has confirmed once more that it is stopped
         folder = self._folder(job)
         if folder is None:
             # Not begun: should there be no room for it beside what is found to run, it is taken back before it is.

@@ -11,6 +11,7 @@ from grassq.core.planner.board import Board
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.capacity import Capacity, Devices
+from grassq.core.suspension.room import returning
 from grassq.core.syntax.resource_names import VRAM
 
 
@@ -19,8 +20,11 @@ def robbed(board: Board, waiting: Iterable[Job], placed: set[int]) -> tuple[Job,
 
     Returns the first in line and the jobs of lower priority. Nothing is said of a queue with limits, nor of a job that
     keeps nothing because a ripe head of equal priority goes before it. A job that was just prefetched may have gone
-    before too: a plan prefetches last, so the prefetched job kept room while the others started.
+    before too: a plan prefetches last, so the prefetched job kept room while the others started. While a suspended job
+    waits to go on, its devices are free and nobody may have them: nothing is said then, either.
     """
+    if returning(board):
+        return None
     line = sorted(waiting, key=lambda job: job.order)
     just_placed = [board.holding[job_id] for job_id in placed]
     prefetched = [job for job in just_placed if board.predecessor(job) is not None]
@@ -79,7 +83,7 @@ def _lack(board: Board, worker: WorkerState, job: Job, without: set[int]) -> int
     machine = Machine(worker.info.name, _open(worker))
     for held in board.held_by(worker.info.name):
         assert held.placement is not None
-        if held.id not in without and board.predecessor(held) is None:
+        if held.id not in without and board.counts(held):
             machine.take(_on_open(worker, held.placement.allocation))
     lack = machine.lack(job.spec.request)
     assert lack is not None

@@ -90,6 +90,8 @@ class Play:
                 self.offers[name] += (self.with_slots(name, Offer("q1", unsecure=True)),)
         #: In some worlds devices come, go and are drained; no seed that `test_sim` tells of is among them.
         self.has_device_changes = seed % 13 in (7, 9, 12)
+        #: In some worlds jobs are suspended and go on; no seed that `test_sim` tells of is among them.
+        self.has_suspensions = seed % 12 in (6, 8, 11)
         self.devices: dict[str, DeviceChanges] = {name: {} for name in self.machines}
         self.store = TouchyStore(trouble=self._trouble)
         extra = {"gpu": ChangedDevices(EXTRAS)}
@@ -128,6 +130,8 @@ class Play:
         self.after(2.0, self._something_goes_wrong)
         if self.has_device_changes:
             self.after(1.0, self._change_devices)
+        if self.has_suspensions:
+            self.after(1.5, self.users.suspend)
 
     # Time.
 
@@ -232,6 +236,7 @@ class Play:
             follows=follows,
             devices=devices,
             keeps_limits=True,
+            suspends=self.has_suspensions,
         )
 
     def _start_agent(self, machine: Machine) -> None:
@@ -273,6 +278,11 @@ class Play:
         """A command was started."""
         self._progress_at = self.now
         self.auditor.spawned(command)
+
+    def resumed(self, command: Command) -> None:
+        """A suspended command goes on."""
+        self._progress_at = self.now
+        self.auditor.resumed(command)
 
     # The broker.
 

@@ -21,6 +21,10 @@ class Command:
     alive: bool = True
     code: int | None = None
     signal: int | None = None
+    #: It is suspended now, or was; and how it would have ended by itself meanwhile.
+    stopped: bool = False
+    was_stopped: bool = False
+    overdue: tuple[int | None, int | None] | None = None
 
     @property
     def id(self) -> AttemptId:
@@ -63,6 +67,9 @@ class RunDir:
     sent: bool = False
     #: The files that the attempt leaves were brought back.
     collected: bool = False
+    #: The newest order to suspend it or to let it go on, and what its shim has done.
+    suspend: tuple[int, bool] = (0, False)
+    suspended: tuple[int, bool] = (0, False)
     #: On disk for good; else a power cut may take it.
     synced: bool = False
 

@@ -14,6 +14,7 @@ from tests import at_once
 from grassq.broker import selection, service
 from grassq.broker.actions.edit import EditedJob, Editor, edit, why_not
 from grassq.broker.actions.move import Destination, move
+from grassq.broker.actions.suspend import ResumeJobs, SuspendJobs
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.broker.service import Draft
@@ -198,6 +199,16 @@ class Users:
     def _release(self) -> None:
         self._on_a_job(at_once.release)
 
+    def suspend(self) -> None:
+        """Somebody suspends a job, and keeps its devices or not, or lets one go on; and somebody will again."""
+        if not self._play.faulty:
+            return
+        running = [job.id for job in self._play.auditor.alive.values() if job.state is State.RUNNING]
+        if running and (job := self._rng.choice(running)):
+            action = self._rng.choice((SuspendJobs(), SuspendJobs(frees=True), SuspendJobs(frees=True), ResumeJobs()))
+            self._ask(lambda batch: at_once.change(batch, action, [JobIds(((job, job),))]))
+        self._play.after(self._rng.expovariate(1.2), self.suspend)
+
     def _priority(self) -> None:
         priority = self._rng.choice((0, 30, 90))
         self._on_a_job(lambda batch, chosen: at_once.set_priority(batch, chosen, priority))
@@ -321,6 +332,8 @@ class Users:
         self._play.call(Call(_undrain))
         if any(job.state is State.HELD for job in self._play.auditor.alive.values()):
             self._play.call(Call(lambda batch: at_once.release(batch, [StateSelector(("held",))])))
+        if any(job.is_suspended for job in self._play.auditor.alive.values()):
+            self._play.call(Call(lambda batch: at_once.change(batch, ResumeJobs(), [StateSelector(("running",))])))
         self._play.after(5.0, self.let_everything_run)
 
 

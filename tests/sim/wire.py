@@ -44,6 +44,7 @@ class Ends(Protocol):
     faulty: bool
     decider: Decider | None
     machines: dict[str, Machine]
+    has_suspensions: bool
 
     @property
     def now(self) -> float:
@@ -78,6 +79,8 @@ class Link:
     no_way_out: bool = False
     #: The connection that a cut took a frame from: it ends at the next frame that gets through.
     gap: int = 0
+    #: When the last order arrives.
+    order_at: float = 0.0
     seen: StorePosition | None = None
     seen_at: float = 0.0
 
@@ -272,6 +275,10 @@ class Wire:
             self._break(name)
         told = self._ends.decider.status.history.position if self._ends.decider is not None else None
         for delay in fates:
+            if self._ends.has_suspensions:
+                # A start or a check says that the attempt runs: it never comes after a later order to suspend it.
+                link.order_at = max(link.order_at, self._ends.now + delay)
+                delay = link.order_at - self._ends.now
             self._ends.after(delay, partial(self._deliver, name, link.number, order, told))
 
     def _deliver(self, name: str, number: int, order: Order, told: StorePosition | None) -> None:

@@ -45,6 +45,9 @@ class Timeline(Protocol):
     def spawned(self, command: Command) -> None:
         """A command was started."""
 
+    def resumed(self, command: Command) -> None:
+        """A suspended command goes on."""
+
 
 @dataclass(eq=False)
 class Machine:
@@ -136,6 +139,7 @@ class Machine:
             shim_alive=here and found.shim is not None and found.shim.alive,
             command_alive=command is not None and command.alive,
             pid=None if found.command is None else found.command.pid,
+            suspension=found.suspend,
         )
 
     def watch(self, attempt: AttemptId) -> None:
@@ -154,6 +158,40 @@ class Machine:
         self.files.stop(attempt)
         if folder.shim is not None and folder.shim.alive and folder.shim.busy == attempt:
             self._terminate(folder, grace_s)
+
+    def suspend(self, attempt: AttemptId, number: int, *, stop: bool) -> bool:
+        folder = self.dirs.get(attempt)
+        command = None if folder is None else folder.command
+        if folder is None or folder.record is not None or command is None or not command.alive:
+            return False
+        if folder.suspend[0] > number:
+            return False
+        folder.suspend = (number, stop)
+        if folder.shim is None or not folder.shim.alive:
+            self._set_stopped(command, stop)
+            return True
+        if folder.suspended == folder.suspend:
+            return True
+        shim = folder.shim
+        self.time.after(self.time.rng.uniform(0, 0.3), lambda: self._obey(shim, folder, command))
+        return False
+
+    def _obey(self, shim: Shim, folder: RunDir, command: Command) -> None:
+        """A shim that was woken does what the newest order says; a kill comes first."""
+        if not shim.alive or not command.alive or folder.cancelled or folder.lease_ended:
+            return
+        folder.suspended = number, stop = folder.suspend
+        self._set_stopped(command, stop)
+        self._report(shim, command.id, "suspended", number=number, stop=stop)
+
+    def _set_stopped(self, command: Command, stop: bool) -> None:
+        goes_on = command.stopped and not stop
+        command.stopped, command.was_stopped = stop, command.was_stopped or stop
+        if goes_on:
+            self.time.resumed(command)
+            if command.overdue is not None:
+                ending = command.overdue
+                self.time.after(self.time.rng.uniform(0, 2), lambda: self._ends_itself(command, *ending))
 
     def void(self, attempt: AttemptId) -> bool:
         folder = self.dirs.setdefault(attempt, RunDir(self.boot))
@@ -216,7 +254,7 @@ class Machine:
             code, signal = rng.choice(((0, None), (0, None), (0, None), (1, None), (77, None), (None, 11)))
             # Some outlast a cut, a lease or two brokers.
             took_s = rng.expovariate(0.4) if rng.random() < 0.8 else rng.uniform(10, 40)
-            self.time.after(took_s, lambda: self._ends(command, code, signal))
+            self.time.after(took_s, lambda: self._ends_itself(command, code, signal))
 
     def _watch_lease(self, shim: Shim, folder: RunDir, command: Command) -> None:
         """The shim looks at the lease when it should be over, and ends the command unless it was renewed."""
@@ -235,6 +273,12 @@ class Machine:
             self.time.after(folder.lease.length_s * GRACE_PART, lambda: self._dies(command, KILL))
 
         self.time.after(max(0.0, folder.lease.until - self.time.now), look)
+
+    def _ends_itself(self, command: Command, code: int | None, signal: int | None) -> None:
+        if command.stopped:
+            command.overdue = code, signal
+        else:
+            self._ends(command, code, signal)
 
     def _ends(self, command: Command, code: int | None, signal: int | None) -> None:
         if not command.alive:
@@ -374,6 +418,7 @@ class SimRunner:
         self.collect = machine.collect
         self.watch = machine.watch
         self.stop = machine.stop
+        self.suspend = machine.suspend
         self.void = machine.void
         self.lease = machine.lease
         self.leased = machine.leased

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 from tests.builders import a_worker, an_offer
 from tests.web.api_check import ApiCheck, AskedNames
 from tests.web.broker_fixture import BrokerFixture, key, new_secret, play
@@ -87,7 +88,8 @@ class EveryRoute:
         # Some routes read the clock of the machine.
         self.fixture.clock.set_by += time.time() - self.fixture.clock.wall()
         offers = [an_offer(), an_offer("q")]
-        self.fixture.engine.post(FromWorker("w", Hello(a_worker("w", cpu=4, gpu=2, offers=offers), fresh=False)))
+        info = replace(a_worker("w", cpu=4, gpu=2, offers=offers), suspends=True)
+        self.fixture.engine.post(FromWorker("w", Hello(info, fresh=False)))
         await self.owner.ask("POST", "/v1/drain", worker="w", undo=True)
         submit = self._submit
         succeeded = await submit(queue="q", name="lr", request={"gpu": 1}, notify=["desktop"])
@@ -205,6 +207,8 @@ class EveryRoute:
         await ask("POST", "/v1/jobs/priority", selectors=["5"], priority=50)
         await ask("POST", "/v1/jobs/hold", selectors=["5"])
         await ask("POST", "/v1/jobs/release", selectors=["5"])
+        await ask("POST", "/v1/jobs/suspend", selectors=["all"], free=True)
+        await ask("POST", "/v1/jobs/resume", selectors=["5"])
         await ask("POST", "/v1/jobs/rerun", selectors=["2"])
         await ask("POST", "/v1/jobs/kill", selectors=["3", "5"], grace_s=1)
         for preview in (True, False):

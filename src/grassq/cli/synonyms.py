@@ -42,6 +42,7 @@ _ANSWERS = (
     ("create add-queue new-queue mkqueue", "to create a queue: grass create-queue {words}"),
     ("rm-queue del-queue remove-queue", "to remove a queue: grass delete-queue {words}"),
     ("unpause continue", "to start jobs again: grass resume; to let held jobs start: grass release {words}"),
+    ("freeze sigstop", "to stop the processes of a running job for a while: grass suspend {words}"),
     ("modify update alter", _CHANGE),
     ("mv switch", f"{_CHANGE} --set queue=QUEUE; to change its place: grass move {{words}} --first"),
     ("unhold", "to let held jobs start: grass release {words}"),
@@ -61,10 +62,6 @@ _ANSWERS = (
 )
 #: Commands that do not exist yet, and what to use until then.
 _ANSWERS_FOR_NOW = (
-    (
-        "suspend",
-        "for now `grass pause` starts no new jobs and `grass hold` keeps a waiting job; neither stops a process",
-    ),
     ("scale suggest", "for now there is nothing like it; `grass help` lists the commands"),
 )
 

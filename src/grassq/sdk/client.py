@@ -14,7 +14,7 @@ from grassq.gc_pause import gc_paused
 from grassq.home import Sender
 from grassq.net.client import SUBMIT_AT_ONCE, ApiClient, compact
 from grassq.net.encoding import word_value
-from grassq.sdk.fleet import Directory, FleetClient
+from grassq.sdk.fleet import Directory, FleetClient, queue_among
 from grassq.sdk.job import Job
 from grassq.sdk.job_list import JobList
 from grassq.sdk.notices import warn
@@ -284,6 +284,24 @@ class Client(FleetClient):
     def hold(self, *which: Which | Iterable[Which]) -> JobList:
         """Keep jobs that have not started from starting."""
         return self._change("hold", which)
+
+    def suspend(self, *which: Which | Iterable[Which], free: bool = False) -> JobList:
+        """Stop the processes of running jobs; with `free`, other jobs may get their devices meanwhile.
+
+        Device memory stays taken: a stopped process keeps what it has allocated.
+        """
+        return self._change("suspend", which, free=free)
+
+    def resume(self, *which: Which | Iterable[Which], queue: str | None = None) -> JobList:
+        """Let suspended jobs go on: at once, or when the devices that they gave back have room for them again.
+
+        Without an argument, or with one that is a queue, start jobs of all queues or of this one again.
+        """
+        words = [each if isinstance(each, str) else str(self._handle(each).id) for each in _flat(which)]
+        if queue is not None or not which or (queue := queue_among(self._requests, words)) is not None:
+            self._resume_queue(queue)
+            return JobList()
+        return self._change("resume", which)
 
     def release(self, *which: Which | Iterable[Which]) -> JobList:
         """Let held jobs start."""

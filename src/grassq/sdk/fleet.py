@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from grassq.errors import BadInput
 from grassq.net.client import ApiClient
 from grassq.sdk.notices import warn
 from grassq.sdk.submission import Word, env_words, word_bytes
@@ -92,6 +93,21 @@ class FleetClient(ABC):
         """Start no more jobs of a queue, or of all queues; running jobs go on."""
         self._requests.change("pause", queue=queue)
 
-    def resume(self, queue: str | None = None) -> None:
+    def _resume_queue(self, queue: str | None) -> None:
         """Start jobs of a queue, or of all queues, again."""
         warn(self._requests.change("resume", queue=queue).get("notes", []))
+
+
+def queue_among(requests: ApiClient, names: list[str]) -> str | None:
+    """Return the word that names a queue, alone among selectors; None if all of them name jobs."""
+    from grassq.core.syntax.selectors import ByWord, parse
+
+    words = [name for name in names if isinstance(parse(name), ByWord)]
+    if not words:
+        return None
+    overview = requests.get("show", brief=1)
+    known = {queue.get("name") for queue in overview.get("queues", [])} | set(overview.get("paused", []))
+    queue = next((word for word in words if word in known), None)
+    if queue is not None and len(names) > 1:
+        raise BadInput(f"{queue} is a queue: name it alone to start its jobs again; queue:{queue} are its jobs")
+    return queue

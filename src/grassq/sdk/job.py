@@ -124,8 +124,14 @@ class Job:
         return self.state in FINAL_STATES
 
     def running(self) -> bool:
-        """Tell whether the command runs now."""
+        """Tell whether the command runs now; it is also true of a suspended job, which `suspended` tells."""
         return self.state == "running"
+
+    @property
+    def suspended(self) -> str | None:
+        """What becomes of the devices of a suspended job: "kept" or "freed", or "resuming"; None of any other job."""
+        word: str | None = self.refresh().info.get("suspended")
+        return word
 
     def cancelled(self) -> bool:
         """Tell whether the job was cancelled and has ended."""
@@ -192,6 +198,16 @@ class Job:
     def release(self) -> Job:
         """Let a held job start; return this handle."""
         self._client.release(self)
+        return self
+
+    def suspend(self, *, free: bool = False) -> Job:
+        """Stop the processes of the job until `resume`, as `Client.suspend` does; return this handle."""
+        self._client.suspend(self, free=free)
+        return self
+
+    def resume(self) -> Job:
+        """Let the suspended job go on, as `Client.resume` does; return this handle."""
+        self._client.resume(self)
         return self
 
     def set_priority(self, priority: int) -> Job:

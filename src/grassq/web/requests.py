@@ -326,6 +326,8 @@ class SelectBody(Body, kw_only=True):
     #: Rerun only jobs that failed, or were cancelled, and were not rerun since; without a selector, among all jobs.
     failed: bool = False
     cancelled: bool = False
+    #: Suspend: give the devices back while the jobs are stopped.
+    free: bool = False
 
     def __post_init__(self) -> None:
         check_bounds(grace_s=self.grace_s, priority=self.priority)

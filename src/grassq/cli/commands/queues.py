@@ -21,9 +21,13 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--worker", metavar="NAME", help="on this worker of the broker (default: on this machine)")
         parser.add_argument("--at-broker", action="store_true", help="a queue that was defined at the broker")
         parser.set_defaults(run=delete)
-    else:
+    elif name == "pause":
         parser.add_argument("queue", metavar="QUEUE", nargs="?", help="one queue (default: all)")
-        parser.set_defaults(run=pause if name == "pause" else resume)
+        parser.set_defaults(run=pause)
+    else:
+        help_ = "a queue, or suspended jobs: 12, 3-7, @, a name (default: all queues)"
+        parser.add_argument("names", metavar="QUEUE|SELECTOR", nargs="*", help=help_)
+        parser.set_defaults(run=resume, verb=name, verbose=False)
     if name == "resume":
         text = "after a lost or restored store: go on without the workers, attempts and jobs that are missing"
         parser.add_argument("--restored", action="store_true", help=text)
@@ -76,13 +80,29 @@ def pause(arguments: argparse.Namespace) -> int:
 
 
 def resume(arguments: argparse.Namespace) -> int:
-    """Start jobs again."""
+    """Start jobs again, of a queue or of all; or let suspended jobs go on."""
+    if arguments.restored and arguments.names:
+        raise BadInput("--restored concerns the whole broker, not one queue or job")
+    from grassq.sdk.fleet import queue_among
+
     with connect(arguments.broker) as client:
+        arguments.queue = queue_among(client, arguments.names)
+        if arguments.names and arguments.queue is None:
+            return _resume_jobs(client, arguments)
         answer = client.change("resume", queue=arguments.queue, restored=arguments.restored)
     sentence = (
         "going on without what the store has no record of" if arguments.restored else f"resumed {_which(arguments)}"
     )
     return render.outcome(arguments.json, answer, (arguments.queue or "") if arguments.quiet else sentence)
+
+
+def _resume_jobs(client: ApiClient, arguments: argparse.Namespace) -> int:
+    from grassq.cli.commands.jobs import job_actions
+
+    answer = client.change("jobs/resume", selectors=arguments.names)
+    job_actions.report(arguments, answer)
+    render.notes(answer.get("notes", []))
+    return 0
 
 
 def _connect(broker: str | None, worker: str | None, at_broker: bool) -> AbstractContextManager[ApiClient]:

@@ -13,6 +13,7 @@ GROUPS = {
     "movable": STATES[:3],
     "holdable": STATES[1:3],
     "held": STATES[:1],
+    "running": STATES[4:5],
 }
 #: What the daemon is asked for to complete a value of a kind.
 ASKED = {

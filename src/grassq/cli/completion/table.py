@@ -33,6 +33,8 @@ _GROUPS = {
     **dict.fromkeys(("priority", "edit", "move"), "movable"),
     "hold": "holdable",
     "release": "held",
+    "suspend": "running",
+    "resume": "running",
 }
 _BY_OPTION = {"--queue": "queue", "--worker": "worker", "--label": "label", "--broker": "broker", "--connect": "broker"}
 _BY_OPTION["--project"] = "project"
@@ -42,6 +44,7 @@ _BY_METAVAR = {
     "JOB": "selector",
     "FILTER": "selector",
     "QUEUE": "queue",
+    "QUEUE|SELECTOR": "selector",
     "WORKER": "worker",
     "MACHINE": "machine",
     "LABEL": "label",

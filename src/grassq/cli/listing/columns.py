@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     Cell = Callable[["Job", "TableContext"], str]
 
 UNREACHABLE, ENDING = "unreachable", "ending"
+#: What a suspended job is shown as instead of running, by the field `suspended`.
+SUSPENDED = {"kept": "suspended", "freed": "suspended, freed", "resuming": "resuming"}
 
 
 class TableContext:
@@ -29,7 +31,7 @@ class TableContext:
 def state(job: Job) -> str:
     """Return the state of a job and, in a few words, why it is in this state."""
     plain, reason = plain_state(job), str(job.get("reason") or "")
-    if plain in (UNREACHABLE, ENDING):
+    if plain in (UNREACHABLE, ENDING, *SUSPENDED.values()):
         return plain
     # Only the first part of the reason; `grass why` prints all of it.
     point = reason.partition(";")[0].partition(":")[0]
@@ -41,7 +43,9 @@ def plain_state(job: Job) -> str:
     if job.get("unreachable"):
         return UNREACHABLE
     plain = str(job.get("state"))
-    return ENDING if job.get("cancel_requested") and plain in ("placed", "running") else plain
+    if job.get("cancel_requested") and plain in ("placed", "running"):
+        return ENDING
+    return SUSPENDED.get(str(job.get("suspended")), plain) if plain == "running" else plain
 
 
 def needs(job: Job, with_slots: set[Any]) -> str:

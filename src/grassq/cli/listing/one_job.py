@@ -41,6 +41,7 @@ def one_job_lines(job: Mapping[str, Any], now: float) -> list[str]:
         "created": _when(job.get("created"), now),
         "started": _when(job.get("started"), now),
         "finished": _when(job.get("finished"), now),
+        "suspended": _when(job.get("suspended_since"), now),
         "took": job_text.took(job, now),
         "rerun of": job.get("rerun_of"),
         "progress": bars.progress_text(job),

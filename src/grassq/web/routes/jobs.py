@@ -14,6 +14,7 @@ from grassq.broker.actions import jobs as actions
 from grassq.broker.actions.bulk import STEP_JOBS, Action, BulkChange
 from grassq.broker.actions.preview import Preview
 from grassq.broker.actions.removable import Removable, RemovableDocument
+from grassq.broker.actions.suspend import ResumeJobs, SuspendJobs
 from grassq.broker.batch import Batch
 from grassq.broker.decider import RETRY_STORE_S
 from grassq.broker.documents.job import JobDocument
@@ -52,6 +53,8 @@ CHANGES: dict[str, Callable[[requests.SelectBody, Principal], Action]] = {
     "rerun": lambda body, caller: _rerun(body, caller),
     "hold": lambda body, caller: actions.HoldJobs(),
     "release": lambda body, caller: actions.ReleaseJobs(caller.by),
+    "suspend": lambda body, caller: SuspendJobs(body.free),
+    "resume": lambda body, caller: ResumeJobs(),
     "priority": lambda body, caller: _set_priority(body, caller),
     "clean": lambda body, caller: actions.CleanJobs(body.older_s, body.ended_by, body.keep_logs),
 }
@@ -64,6 +67,8 @@ _CHANGES_DO = {
     "rerun": "Run selected jobs again, each as a new job",
     "hold": "Hold selected jobs that wait, so that they do not start",
     "release": "Release selected jobs that are held",
+    "suspend": "Stop the processes of selected jobs that run; device memory stays taken",
+    "resume": "Let selected jobs go on that are suspended",
     "priority": "Give selected jobs another priority",
     "clean": "Remove selected jobs that have ended, and their files",
 }

@@ -1,4 +1,4 @@
-"""kill, rerun, hold, release, priority, clean: changing jobs."""
+"""kill, rerun, hold, release, suspend, priority, clean: changing jobs; `resume` in queues.py answers like these."""
 
 from __future__ import annotations
 
@@ -43,6 +43,9 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     if name in ("kill", "rerun"):
         help_ = "the same for the jobs that start after these, and after them"
         parser.add_argument("--with-dependents", action="store_true", help=help_)
+    if name == "suspend":
+        help_ = "give the devices to other jobs meanwhile; the device memory of the job stays taken"
+        parser.add_argument("--free", action="store_true", help=help_)
     if name == "priority":
         parser.add_argument("priority", metavar="N", type=int, help="larger is sooner; 30 is neutral")
     if name == "clean":
@@ -61,7 +64,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 #: The arguments that are parameters of an action.
-GIVEN = ("grace_s", "priority", "older_s", "failed", "cancelled", "keep_logs", "with_dependents")
+GIVEN = ("grace_s", "priority", "older_s", "failed", "cancelled", "keep_logs", "with_dependents", "free")
 
 
 def change(arguments: argparse.Namespace) -> int:
@@ -89,7 +92,7 @@ def change(arguments: argparse.Namespace) -> int:
             return _would_rerun(client.change("jobs/rerun", selectors=selectors, dry_run=True, **given), arguments)
         answer = client.change(f"jobs/{verb}", selectors=selectors, **given)
     try:
-        _report(arguments, answer)
+        report(arguments, answer)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -122,7 +125,8 @@ def _no_signal(jobs: list[str]) -> BadInput:
     )
 
 
-def _report(arguments: argparse.Namespace, answer: Document) -> None:
+def report(arguments: argparse.Namespace, answer: Document) -> None:
+    """Print what became of the jobs of an action."""
     ids, jobs = answer.get("ids", []), answer.get("jobs", [])
     if arguments.json:
         render.document(answer)
@@ -149,6 +153,8 @@ def _sentence(verb: str, job: Document, answer: Document) -> str:
         return f"job {job['id']}: cancelled" if stopped else f"job {job['id']}: asked to stop ({_killed(answer)})"
     if verb == "priority":
         return f"job {job['id']} has priority {job.get('priority')}"
+    if verb in ("suspend", "resume"):
+        return f"job {job['id']}: {suspended(job)}"
     return f"job {job['id']} is {_DONE[verb]}"
 
 
@@ -165,9 +171,22 @@ def _summary(arguments: argparse.Namespace, answer: Document, count: int) -> str
         return f"submitted {jobs} again" + (f": {which}" if len(which) <= IDS_WIDTH else "")
     if arguments.verb == "priority":
         return f"{jobs}: priority {arguments.priority}"
+    if arguments.verb in ("suspend", "resume"):
+        freed = "; their devices are given back" if getattr(arguments, "free", False) else ""
+        return f"{jobs}: " + (f"told to stop{freed}" if arguments.verb == "suspend" else "told to go on")
     return f"{_DONE[arguments.verb]} {jobs}" + (
         _kept(answer) if count and getattr(arguments, "keep_logs", False) else ""
     )
+
+
+def suspended(job: Document) -> str:
+    """Return what becomes of a job that was suspended or resumed."""
+    word, id_ = job.get("suspended"), job["id"]
+    if word == "freed":
+        return f"suspended, and its devices are given back; `grass resume {id_}` lets it go on when they have room"
+    if word == "kept":
+        return f"told to stop; `grass resume {id_}` lets it go on"
+    return "told to go on" if word == "resuming" else str(job.get("reason") or job.get("state"))
 
 
 def _kept(answer: Document) -> str:
