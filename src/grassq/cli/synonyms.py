@@ -61,9 +61,7 @@ _ANSWERS = (
     ("array", "to enqueue one command with many values: grass sweep --help"),
 )
 #: Commands that do not exist yet, and what to use until then.
-_ANSWERS_FOR_NOW = (
-    ("scale suggest", "for now there is nothing like it; `grass help` lists the commands"),
-)
+_ANSWERS_FOR_NOW = (("scale suggest", "for now there is nothing like it; `grass help` lists the commands"),)
 
 
 def _by_word(answers: tuple[tuple[str, str], ...], beginning: str) -> dict[str, str]:

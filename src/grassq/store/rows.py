@@ -142,6 +142,8 @@ _untold = (None,) * len(_TOLD)
 # SQLite's driver binds numbers, texts and bytearrays at once; for any other type, also bytes, enumerations and None,
 # it first spends half a microsecond on finding an adapter.
 _plain_text = str.__str__
+
+
 def _suspension_text(suspension: Suspension) -> str:
     return msgspec.json.encode(suspension).decode("ascii")
 

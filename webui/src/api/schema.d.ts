@@ -348,6 +348,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/suspend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop the processes of selected jobs that run; device memory stays taken
+         * @description The owner, or a token or session with the scope submit or admin.
+         */
+        post: operations["postJobsSuspend"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let selected jobs go on that are suspended
+         * @description The owner, or a token or session with the scope submit or admin.
+         */
+        post: operations["postJobsResume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/priority": {
         parameters: {
             query?: never;
@@ -2094,6 +2134,27 @@ export interface components {
             parameters: {
                 [key: string]: string[];
             };
+            /**
+             * @description With --each: of each column of the file the value in each row, and the file.
+             * @default null
+             */
+            points: {
+                [key: string]: string[];
+            } | null;
+            /** @default the list */
+            points_file: string;
+            /**
+             * @description With the verb `sweep`: more about the sweep.
+             * @default {
+             *       "definition": "",
+             *       "at_once": null,
+             *       "max_fails": null,
+             *       "apply": false,
+             *       "prune": false,
+             *       "dry_run": false
+             *     }
+             */
+            sweep: components["schemas"]["SweepBody"];
         };
         /**
          * Check
@@ -2466,6 +2527,27 @@ export interface components {
             parameters: {
                 [key: string]: string[];
             };
+            /**
+             * @description With --each: of each column of the file the value in each row, and the file.
+             * @default null
+             */
+            points: {
+                [key: string]: string[];
+            } | null;
+            /** @default the list */
+            points_file: string;
+            /**
+             * @description With the verb `sweep`: more about the sweep.
+             * @default {
+             *       "definition": "",
+             *       "at_once": null,
+             *       "max_fails": null,
+             *       "apply": false,
+             *       "prune": false,
+             *       "dry_run": false
+             *     }
+             */
+            sweep: components["schemas"]["SweepBody"];
             /** @description 32 hex digits; a repeated request with the same key gets the answer of the first. */
             key: string;
             /**
@@ -2901,6 +2983,10 @@ export interface components {
             parameters: {
                 [key: string]: string;
             } | null;
+            /** @description The sweep that the job is part of: the id of its first job. */
+            sweep: number | null;
+            /** @description Of a job of an array: its index. */
+            array_index: number | null;
             /** @description The job that this one runs again. */
             rerun_of: number | null;
             /** @description The jobs that it starts after, as ids and ranges, by condition: `ok`, `any` or `fail`. */
@@ -2922,6 +3008,10 @@ export interface components {
             notify: string[] | null;
             /** @description Whether the job is told to end. */
             cancel_requested: boolean;
+            /** @description Of a suspended job, whose state stays running: its devices are kept or freed, or it is about to go on. */
+            suspended: ("freed" | "kept" | "resuming") | null;
+            /** @description When it was suspended, in RFC 3339. */
+            suspended_since: string | null;
             /** @description Where the output of the last attempt is kept too. */
             output: string | null;
             /** @description What is put before the command, such as a container. */
@@ -3481,6 +3571,20 @@ export interface components {
             parameters: {
                 [key: string]: string[];
             };
+            /**
+             * @description The jobs are a sweep.
+             * @default null
+             */
+            sweep: components["schemas"]["SweepBody"] | null;
+            /**
+             * @description Indexes such as 0-99%8, or the columns of a list: the one command is run for each index or row, and `{index}` or `{column}` in it becomes the value.
+             * @default null
+             */
+            array: string | null;
+            /** @default {} */
+            each: {
+                [key: string]: string[];
+            };
             /** @description 32 hex digits; a repeated request with the same key gets the answer of the first. */
             key: string;
             /**
@@ -3992,6 +4096,11 @@ export interface components {
             failed: boolean;
             /** @default false */
             cancelled: boolean;
+            /**
+             * @description Suspend: give the devices back while the jobs are stopped.
+             * @default false
+             */
+            free: boolean;
             /** @description 32 hex digits; a repeated request with the same key gets the answer of the first. */
             key: string;
         };
@@ -4180,6 +4289,36 @@ export interface components {
             existing?: boolean;
         };
         /**
+         * SweepBody
+         * @description A sweep, besides its jobs.
+         */
+        SweepBody: {
+            /**
+             * @description What was typed, for people to read.
+             * @default
+             */
+            definition: string;
+            /**
+             * @description The most jobs that run at once, and the failures after which nothing more starts.
+             * @default null
+             */
+            at_once: number | null;
+            /** @default null */
+            max_fails: number | null;
+            /**
+             * @description Run only what is new, changed or failed of the sweep with this name.
+             * @default false
+             */
+            apply: boolean;
+            /**
+             * @description With `apply`: end the unfinished jobs of points that are no longer in it; only tell what would be done.
+             * @default false
+             */
+            prune: boolean;
+            /** @default false */
+            dry_run: boolean;
+        };
+        /**
          * SweepColumn
          * @description A column of a sweep.
          */
@@ -4197,10 +4336,18 @@ export interface components {
         };
         /**
          * Sweep
-         * @description The jobs that share a name, counted.
+         * @description The jobs of a sweep, or those that share a name, counted.
          */
         Sweep: {
+            /** @description What its jobs are called; with `{NAME}` in it, each job has a name of its own. */
             name: string;
+            /** @description The sweep, `sweep:ID` as a selector; null for jobs that only share a name. */
+            id: number | null;
+            /** @description The most jobs that run at once, and the failures after which nothing more starts. */
+            at_once: number | null;
+            max_fails: number | null;
+            /** @description Why it was stopped. */
+            stopped: string | null;
             /** @description The queue of the newest job. */
             queue: string;
             jobs: number;
@@ -4242,7 +4389,15 @@ export interface components {
          * @description A sweep in a list of sweeps.
          */
         SweepSummary: {
+            /** @description What its jobs are called; with `{NAME}` in it, each job has a name of its own. */
             name: string;
+            /** @description The sweep, `sweep:ID` as a selector; null for jobs that only share a name. */
+            id: number | null;
+            /** @description The most jobs that run at once, and the failures after which nothing more starts. */
+            at_once: number | null;
+            max_fails: number | null;
+            /** @description Why it was stopped. */
+            stopped: string | null;
             /** @description The queue of the newest job. */
             queue: string;
             jobs: number;
@@ -4480,6 +4635,27 @@ export interface components {
             parameters: {
                 [key: string]: string[];
             };
+            /**
+             * @description With --each: of each column of the file the value in each row, and the file.
+             * @default null
+             */
+            points: {
+                [key: string]: string[];
+            } | null;
+            /** @default the list */
+            points_file: string;
+            /**
+             * @description With the verb `sweep`: more about the sweep.
+             * @default {
+             *       "definition": "",
+             *       "at_once": null,
+             *       "max_fails": null,
+             *       "apply": false,
+             *       "prune": false,
+             *       "dry_run": false
+             *     }
+             */
+            sweep: components["schemas"]["SweepBody"];
         };
         /**
          * When
@@ -5071,6 +5247,58 @@ export interface operations {
         };
     };
     postJobsRelease: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SelectBody"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            503: components["responses"]["Refusal"];
+            "4XX": components["responses"]["Refusal"];
+        };
+    };
+    postJobsSuspend: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SelectBody"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            503: components["responses"]["Refusal"];
+            "4XX": components["responses"]["Refusal"];
+        };
+    };
+    postJobsResume: {
         parameters: {
             query?: never;
             header?: never;
