@@ -118,10 +118,12 @@ class Line:
             raise Unfair(f"later jobs have taken from what is kept for job {head.id}")
 
     def _starts_at(self, head: Task) -> float:
-        """When a job fits on some machine, if every job uses up its limit; a job without a limit runs for ever."""
-        found = [math.inf]
+        """When a job fits on a machine where every job in its way has a limit, if they all use it up."""
+        found, asked = [math.inf], {name for name, _ in head.request}
         for machine in self.machines:
             here = [(since, start) for since, start in self.running.values() if start.machine == machine.name]
+            if any(start.task.limit is None and asked & {name for name, _ in start.task.request} for _, start in here):
+                continue
             ends = [(since + start.task.limit, start.task.id, start) for since, start in here if start.task.limit]
             after = machine.copy() if ends else machine
             for end, _, start in sorted(ends, key=lambda each: each[:2]):
@@ -132,8 +134,12 @@ class Line:
         return min(found)
 
     def _lack(self, head: Task) -> int:
-        found = [lack for machine in self.machines if (lack := machine.lack(head.request)) is not None]
-        return min(found)
+        """What a job lacks where it lacks least; jobs that passed it because they end in time do not count."""
+        passed = [] if self.grass is None else self.grass.board.times.backfilled
+        machines = {machine.name: machine.copy() if passed else machine for machine in self.machines}
+        for _, start in [self.running[job_id] for job_id, _ in passed]:
+            machines[start.machine].give(start.allocation)
+        return min(lack for machine in machines.values() if (lack := machine.lack(head.request)) is not None)
 
 
 class Clock:

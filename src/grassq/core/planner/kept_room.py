@@ -207,6 +207,11 @@ class KeptRoom:
         _, name, worker = min(options, key=lambda option: option[:2])
         reserved = self._lack(job, worker, self._overlay)[1]
         start = self._start_of(job, worker) if is_ripe and self._board.patience.backfills else None
+        if start is not None and len(options) > 1:
+            # Where its start is known, it waits where it starts first.
+            starts = [(self._start_of(job, worker), worker) for _, _, worker in options]
+            start, worker = min(((s, w) for s, w in starts if s is not None), key=lambda each: each[0].latest)
+            name, reserved = worker.info.name, ReservedAmounts()
         if start is not None:
             self._starts[job.order, name] = start
             reserved = reserved_of(start.allocation, worker.free_view(job.queue))

@@ -37,8 +37,11 @@ class GroupRoom:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._limits = board.group_limits
-        self._use = {name: use.copy() for name, use in board.groups.use.items()}
+        #: What groups hold, where the plan has changed it.
+        self._changed: dict[str, GroupUse] = {}
         self._firsts: dict[str, _First | None] = {}
+        #: The request classes with queued jobs of each group that has a limit.
+        self._classes: dict[str, list[RequestClass]] | None = None
 
     def limited(self, constraints: Constraints) -> tuple[str, ...]:
         """Return the groups of a job that have a limit."""
@@ -70,7 +73,7 @@ class GroupRoom:
     def take(self, names: Sequence[str], order: int, request: Request) -> None:
         """Count a job of groups with a limit that starts."""
         for name in names:
-            self._use[name].add(request, 1)
+            self._changing(name).add(request, 1)
             first = self._firsts.get(name)
             if first is not None and first.order == order:
                 del self._firsts[name]
@@ -78,20 +81,20 @@ class GroupRoom:
     def give(self, job: Job) -> None:
         """Count a job as if it had ended."""
         for name in self.limited(job.spec.constraints):
-            self._use[name].add(job.spec.request, -1)
+            self._changing(name).add(job.spec.request, -1)
 
     def uses(self) -> dict[str, GroupUse]:
-        """Return a copy of what is counted, for `restore`."""
-        return {name: use.copy() for name, use in self._use.items()}
+        """Return a copy of what the plan has changed, for `restore`."""
+        return {name: use.copy() for name, use in self._changed.items()}
 
     def restore(self, uses: dict[str, GroupUse]) -> None:
         """Count what was counted before."""
-        self._use = uses
+        self._changed = uses
         self._firsts.clear()
 
     def settle(self) -> None:
         """Find the first waiting job of every group while the indexes are without the jobs that this plan starts."""
-        for name in self._limits:
+        for name in self._by_group():
             self._first(name)
 
     def refusal(self, job: Job) -> tuple[str, tuple[int, ...]] | None:
@@ -110,8 +113,28 @@ class GroupRoom:
             return f"limit {name} {self._limits[name].text()}: {self._why(name, job, holders)}", tuple(holders)
         return None
 
+    def _used(self, name: str) -> GroupUse:
+        """Return what a group holds; not to be changed."""
+        return self._changed.get(name) or self._board.groups.use[name]
+
+    def _changing(self, name: str) -> GroupUse:
+        """Return what a group holds, to be changed in this plan."""
+        if name not in self._changed:
+            self._changed[name] = self._board.groups.use[name].copy()
+        return self._changed[name]
+
+    def _by_group(self) -> dict[str, list[RequestClass]]:
+        """Return the request classes of each group: one look at all classes serves all groups."""
+        if self._classes is None:
+            self._classes = {}
+            for request_class in self._board.request_classes() if self._limits else ():
+                if request_class.count and not self._board.is_paused(request_class.queue):
+                    for name in self.limited(request_class.constraints):
+                        self._classes.setdefault(name, []).append(request_class)
+        return self._classes
+
     def _why(self, name: str, job: Job, holders: Sequence[int]) -> str:
-        limit, use, first = self._limits[name], self._use[name], self._first(name)
+        limit, use, first = self._limits[name], self._used(name), self._first(name)
         if limit.jobs == 0:
             return "no job of it starts"
         shown = ", ".join(map(str, holders[:HOLDERS_SHOWN]))
@@ -139,7 +162,7 @@ class GroupRoom:
         left = 1
         for name in names:
             if (most := self._limits[name].jobs) is not None:
-                left = min(left, most - self._use[name].jobs - (self._kept_by(name, order) is not None))
+                left = min(left, most - self._used(name).jobs - (self._kept_by(name, order) is not None))
         return left
 
     def _bounds(self, names: Sequence[str], resources: Sequence[str], order: int | None = None) -> list[int]:
@@ -150,7 +173,7 @@ class GroupRoom:
             for name in names:
                 if (most := self._limits[name].amounts.get(resource)) is not None:
                     kept = dict(self._kept_by(name, order) or ()).get(resource, 0)
-                    bound = min(bound, most - self._use[name].amounts.get(resource, 0) - kept)
+                    bound = min(bound, most - self._used(name).amounts.get(resource, 0) - kept)
             bounds.append(bound)
         return bounds
 
@@ -166,11 +189,8 @@ class GroupRoom:
         return self._firsts[name]
 
     def _candidates(self, name: str) -> Iterator[_First]:
-        for request_class in self._board.request_classes():
-            names = self.limited(request_class.constraints)
-            if name not in names or not request_class.count or self._board.is_paused(request_class.queue):
-                continue
-            limits = [self._limits[each] for each in names]
+        for request_class in self._by_group().get(name, ()):
+            limits = [self._limits[each] for each in self.limited(request_class.constraints)]
             if any(limit.jobs == 0 for limit in limits):
                 continue
             for worker in self._board.takers(request_class.queue, request_class.constraints):
