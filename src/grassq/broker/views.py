@@ -42,7 +42,7 @@ SHOW_PAGE = 200
 WHY_PAGE = 40
 #: A worker that was silent for less is probably about to reconnect: its jobs are not called unreachable yet.
 UNREACHABLE_S = 5.0
-#: A time within so many seconds is written without its day.
+#: A time that is closer than this, in seconds, is written without its day.
 CLOCK_ALONE_S = 20 * 3600.0
 
 Document = dict[str, object]

@@ -78,7 +78,7 @@ class Scan:
         self.room = KeptRoom(board, self.overlay, now)
         #: By worker, queue, and the time after which a job has ended for certain.
         self._steps: dict[tuple[str, str, float | None], Steps] = {}
-        #: A prefetched job does not use what is kept for a head: nobody knows when it starts.
+        #: A prefetched job does not use what is kept for a head: the time of its start is not known.
         self._may_backfill = True
         #: Shapes of which jobs start: request class and key, and the next queue position of the shape.
         self._passed: dict[tuple[int, int], tuple[RequestClass, int | None]] = {}

@@ -40,7 +40,7 @@ class _Holder(Struct, frozen=True):
 def lasts_s(constraints: Constraints) -> float | None:
     """Return the seconds after which a queued job has ended for certain once it is placed; None if not known."""
     if constraints.lasts_s is UNSET or constraints.files is not UNSET:
-        # Nobody knows how long it takes to send the files of a job.
+        # How long it takes to send the files of a job is not known.
         return None
     return STARTS_WITHIN_S + constraints.lasts_s
 
