@@ -121,7 +121,7 @@ ONLY: dict[tuple[str, str], set[str]] = {
     # The shim reads what the command leaves as its result; a job can write the error of its own record.
     ("run", "core"): {"core.result", "core.printable"},
     # How things look on a terminal, and what ml-scheduler's files say of a machine.
-    ("compat", "cli"): {"cli.logs.live_view", "cli.progress", "cli.job_text", "cli.render", "cli.machine_file"},
+    ("compat", "cli"): {"cli.logs.live_view", "cli.progress", "cli.job_text", "cli.render", "cli.inputs.machine_file"},
     ("cli", "daemon"): set(),
     ("cli.commands.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs
     ("cli.commands.store", "daemon"): {"daemon"},  # `grass store copy` needs the code that opens stores

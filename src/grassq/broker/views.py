@@ -11,7 +11,6 @@ from typing import cast
 from grassq import __version__
 from grassq.broker.actions.suspend import suspension_text
 from grassq.broker.batch import Batch
-from grassq.broker.documents import waiting
 from grassq.broker.documents.job import JobDocument, JobFilesDocument
 from grassq.broker.documents.overview import FleetDocument, OverviewDocument, PausedDocument
 from grassq.broker.documents.texts import maybe_text, timestamp, word_text
@@ -19,6 +18,7 @@ from grassq.broker.documents.why import TurnDocument, WhyJobDocument
 from grassq.broker.selection import Reading, read
 from grassq.broker.summary.directory import directory_of
 from grassq.broker.summary.fleet import queue_documents, worker_document, workers_of
+from grassq.broker.waiting import documents as waiting
 from grassq.core import outcome
 from grassq.core.model import FINAL, Job, Spec, State
 from grassq.core.notices.targets import masked, stored_target

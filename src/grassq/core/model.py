@@ -14,9 +14,14 @@ from grassq.core.resources.capacity import Capacity, Limits
 from grassq.core.resources.device_changes import DeviceChanges
 from grassq.core.resources.slots import Slot, SlotOrder
 from grassq.core.result import RESULT_MAX
+from grassq.core.suspension.record import Suspension as Suspension
 from grassq.core.syntax.resource_names import VRAM_OF
 from grassq.core.syntax.slots import SLOTS_MAX
 from grassq.core.waiting.conditions import Dependency
+from grassq.core.waiting.waits import ForJobs as ForJobs
+from grassq.core.waiting.waits import ForQueue as ForQueue
+from grassq.core.waiting.waits import ForTime as ForTime
+from grassq.core.waiting.waits import Wait as Wait
 
 #: An attempt of a job: (job id, attempt number).
 AttemptId = tuple[int, int]
@@ -169,69 +174,6 @@ class Placement(Struct, frozen=True, omit_defaults=True):
     wrap: bytes | None = None
     #: After how many seconds this attempt is ended: the limit of the job, else the one of its queue.
     time_limit_s: float | None = None
-
-
-class ForTime(Struct, frozen=True):
-    """A job waits until this time: its start time, or the end of a delay."""
-
-    at: float
-    #: How long the delay was when it began; None for a time of day. A delay ignores steps of the wall clock.
-    delay_s: float | None = None
-
-
-class ForQueue(Struct, frozen=True):
-    """A job waits until its queue exists and some worker there could run the job."""
-
-
-class ForJobs(Struct, frozen=True):
-    """A job waits for other jobs: those of `Spec.dependencies` that have not ended as asked."""
-
-
-#: What a waiting job waits for. The job is queued when the last of its waits has been cleared.
-Wait = ForTime | ForQueue | ForJobs
-
-
-class Suspension(Struct, frozen=True, array_like=True):
-    """How the newest attempt of a job was last suspended, and whether it was resumed since."""
-
-    #: The number of the last order to the worker: an order or a report with another number is outdated.
-    number: int
-    #: When the user asked for it.
-    since: float
-    #: The devices are given back while the processes are stopped.
-    frees: bool = False
-    #: A resume was asked, and when: of an attempt that `frees`, the resume waits until its devices have room again.
-    resuming: bool = False
-    resume_asked: float = 0.0
-    #: The worker has confirmed the order of this number.
-    confirmed: bool = False
-
-    @property
-    def wants_stop(self) -> bool:
-        """Whether the processes are to be stopped; else they are to run."""
-        return self.frees or not self.resuming
-
-    @property
-    def is_freed(self) -> bool:
-        """Whether the attempt holds nothing now: its processes are stopped, and its devices are given back."""
-        return self.frees and self.confirmed
-
-    @property
-    def waits(self) -> bool:
-        """Whether the attempt goes on as soon as its devices have room for it."""
-        return self.is_freed and self.resuming
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the processes run again."""
-        return self.confirmed and not self.wants_stop
-
-    @property
-    def word(self) -> Literal["kept", "freed", "resuming"] | None:
-        """What becomes of the devices, or that the attempt is about to go on; None when it runs again."""
-        if self.resuming:
-            return None if self.is_over else "resuming"
-        return "freed" if self.is_freed else "kept"
 
 
 class Job(Struct, frozen=True, kw_only=True):

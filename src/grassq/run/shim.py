@@ -82,12 +82,11 @@ class _Attempt:
     """The attempt a shim runs."""
 
     pid = ticks = 0
-    begun = 0.0  # when the command was started, on the monotonic clock
+    begun = deadline = 0.0  # on the monotonic clock: the start of the command, and the end of the grace
     told = False  # the daemon knows that it runs
     ended = False  # the command itself has been waited for
     none_left = True  # wait says there is no child at all
     terminated = False  # everything below the shim got TERM, and has until `deadline`
-    deadline = 0.0
     killed_at: float | None = None
     kill_pause_s = KILL_PAUSE_MIN_S
     cancelled = lease_ended = stuck = False

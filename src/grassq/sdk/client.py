@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, Unpack
 
@@ -16,13 +16,14 @@ from grassq.net.client import SUBMIT_AT_ONCE, ApiClient, compact
 from grassq.net.encoding import word_value
 from grassq.sdk.fleet import Directory, FleetClient, queue_among
 from grassq.sdk.job import Job
-from grassq.sdk.job_list import JobList
+from grassq.sdk.job_list import JobList, Which, flat
 from grassq.sdk.notices import warn
 from grassq.sdk.submission import (
     Command,
     Word,
     command_document,
     edit_document,
+    key_of_part,
     options_document,
     written_line,
 )
@@ -31,9 +32,6 @@ from grassq.sdk.watcher import EndWatcher, closed_error
 
 if TYPE_CHECKING:
     from grassq.core.job_options import SubmitOptions
-
-#: A job: its handle, its id, or a selector as on the command line: "3-7", "failed", a queue, a name.
-Which = Job | int | str
 
 
 class Client(FleetClient):
@@ -149,7 +147,7 @@ class Client(FleetClient):
             raise BadInput(f"a broker on another machine takes a sweep with limits of at most {at_once:,} jobs")
         ids: list[int] = []
         for at in range(0, len(written), at_once):
-            part, part_key = written[at : at + at_once], _key_of_part(key, at)
+            part, part_key = written[at : at + at_once], key_of_part(key, at)
             try:
                 answer = self._requests.submit_many(
                     part,
@@ -259,7 +257,7 @@ class Client(FleetClient):
 
         "all", a queue and a name stand for jobs that have not ended yet, as in `grass wait`.
         """
-        handles = JobList(job for each in _flat(which) for job in self._waited_for(each))
+        handles = JobList(job for each in flat(which) for job in self._waited_for(each))
         for _ in as_completed(handles, timeout):
             pass
         return handles
@@ -297,7 +295,7 @@ class Client(FleetClient):
 
         Without an argument, or with one that is a queue, start jobs of all queues or of this one again.
         """
-        words = [each if isinstance(each, str) else str(self._handle(each).id) for each in _flat(which)]
+        words = [each if isinstance(each, str) else str(self._handle(each).id) for each in flat(which)]
         if queue is not None or not which or (queue := queue_among(self._requests, words)) is not None:
             self._resume_queue(queue)
             return JobList()
@@ -362,26 +360,6 @@ class Client(FleetClient):
             raise BadInput("say which ended jobs to remove: clean('all'), clean(older_s=7 * 86400), or ids")
         return len(self._change("clean", which or ["all"], older_s=older_s, keep_logs=keep_logs))
 
-    def limits(self) -> list[dict[str, Any]]:
-        """Return the limits of groups, each with what the jobs of its group hold now, as in `grass limit --json`."""
-        found: list[dict[str, Any]] = self._requests.get("limits")["limits"]
-        return found
-
-    def limit(
-        self,
-        group: str,
-        amounts: Mapping[str, int | float | str] | None = None,
-        *,
-        jobs: int | None = None,
-        remove: bool = False,
-    ) -> None:
-        """Set what the jobs of "project:NAME" or "tag:KEY=VALUE" hold at once, such as {"gpu": 4}, or remove the limit.
-
-        `jobs` is how many of them run at once. The limit is set as a whole.
-        """
-        answer = self._requests.change("limit", group=group, amounts=dict(amounts or {}), jobs=jobs, remove=remove)
-        warn(answer.get("notes", []))
-
     @property
     def _requests(self) -> ApiClient:
         if self._is_closed:
@@ -428,9 +406,9 @@ class Client(FleetClient):
         return JobList(Job(self, infos.get(id_, {"id": id_})) for id_ in answer["ids"])
 
     def _selectors(self, which: Iterable[Which | Iterable[Which]]) -> list[str]:
-        flat = list(_flat(which))
-        ids = [self._handle(each).id for each in flat if not isinstance(each, str)]
-        return compact(ids) + [each for each in flat if isinstance(each, str)]
+        named = list(flat(which))
+        ids = [self._handle(each).id for each in named if not isinstance(each, str)]
+        return compact(ids) + [each for each in named if isinstance(each, str)]
 
     def _waited_for(self, which: Which) -> list[Job]:
         if not isinstance(which, str):
@@ -443,25 +421,6 @@ class Client(FleetClient):
         if job._client._place != self._place:
             raise BadInput(f"job {job.id} is at {job._client._place}, and this client is of {self._place}")
         return job
-
-
-def _flat(which: Iterable[Which | Iterable[Which]]) -> Iterator[Which]:
-    for each in which:
-        if isinstance(each, Job | int | str):
-            yield each
-        elif isinstance(each, Iterable) and not isinstance(each, bytes):
-            yield from _flat(each)
-        else:
-            raise TypeError(f"{each!r} is not a job: give handles, ids, or selectors such as '3-7' and 'failed'")
-
-
-def _key_of_part(key: str | None, at: int) -> str | None:
-    """Return the key of the part that begins at an index; a repeated call makes the same keys."""
-    if key is None or not at:
-        return key
-    from hashlib import sha256
-
-    return sha256(f"{key} {at}".encode()).hexdigest()[:32]
 
 
 def _reopened(home: str, broker: str) -> Client:

@@ -93,6 +93,26 @@ class FleetClient(ABC):
         """Start no more jobs of a queue, or of all queues; running jobs go on."""
         self._requests.change("pause", queue=queue)
 
+    def limits(self) -> list[dict[str, Any]]:
+        """Return the limits of groups, each with what the jobs of its group hold now, as in `grass limit --json`."""
+        found: list[dict[str, Any]] = self._requests.get("limits")["limits"]
+        return found
+
+    def limit(
+        self,
+        group: str,
+        amounts: Mapping[str, int | float | str] | None = None,
+        *,
+        jobs: int | None = None,
+        remove: bool = False,
+    ) -> None:
+        """Set what the jobs of "project:NAME" or "tag:KEY=VALUE" hold at once, such as {"gpu": 4}, or remove the limit.
+
+        `jobs` is how many of them run at once. The limit is set as a whole.
+        """
+        answer = self._requests.change("limit", group=group, amounts=dict(amounts or {}), jobs=jobs, remove=remove)
+        warn(answer.get("notes", []))
+
     def _resume_queue(self, queue: str | None) -> None:
         """Start jobs of a queue, or of all queues, again."""
         warn(self._requests.change("resume", queue=queue).get("notes", []))

@@ -175,3 +175,12 @@ def _no_argument(name: str, known: Iterable[str]) -> TypeError:
     meant = closest(name, [*known, "cwd", "key", "shell", "wait_for_queue"])
     hint = f"did you mean {meant}? " if meant else ""
     return TypeError(f"submit has no argument {name!r}; {hint}A resource of your own goes into request={{{name!r}: 1}}")
+
+
+def key_of_part(key: str | None, at: int) -> str | None:
+    """Return the key of the part that begins at an index; a repeated call makes the same keys."""
+    if key is None or not at:
+        return key
+    from hashlib import sha256
+
+    return sha256(f"{key} {at}".encode()).hexdigest()[:32]

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from grassq.core.model import ID_MAX, Job, State
 from grassq.errors import Deposed, GuardFailed, Refused
 from grassq.gc_pause import gc_paused
-from grassq.store import rows, sql, tallies
+from grassq.store import broker_rows, rows, sql, tallies
 from grassq.store.base import (
     CODE_KEPT_S,
     INCARNATIONS_KEPT,
@@ -96,10 +96,12 @@ class Store(SweepReader):
                 group_limits={name: rows.limit_of(body) for name, body in self._all(sql.SELECT_ALL["group_limit"])},
                 paused=dict(self._all(sql.SELECT_ALL["pause"])),
                 highest_id=self._highest_id(),
-                worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_ALL["standing"])),
+                worker_records=dict(
+                    broker_rows.worker_record_from(row) for row in self._all(sql.SELECT_ALL["standing"])
+                ),
                 unreconciled={row[0] for row in self._all(sql.SELECT_ALL["doubt"])},
                 restored_to=self._meta("restored_to"),
-                newer=next((rows.newer_from(row) for row in self._all(sql.GET_META, "newer")), {}),
+                newer=next((broker_rows.newer_from(row) for row in self._all(sql.GET_META, "newer")), {}),
                 lost_jobs=self._meta("lost_jobs"),
                 incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
@@ -229,17 +231,17 @@ class Store(SweepReader):
         if changes.submissions:
             submissions = list(changes.submissions.values())
             self._execute(sql.FORGET_SUBMISSIONS, (max(one.at for one in submissions) - SUBMISSION_KEPT_S,))
-            self._many(sql.INSERT["submission"], [rows.submission_row(one) for one in submissions])
+            self._many(sql.INSERT["submission"], [broker_rows.submission_row(one) for one in submissions])
         if changes.tokens:
             tokens = list(changes.tokens.values())
             now = max(max(token.created, token.ended or 0.0) for token in tokens)
             self._execute(sql.FORGET_CODES, (now - CODE_KEPT_S,))
-            self._many(sql.PUT["token"], [rows.token_row(token) for token in tokens])
+            self._many(sql.PUT["token"], [broker_rows.token_row(token) for token in tokens])
         if changes.workers:
             self._many(sql.PUT["worker"], [(name, rows.encode(info)) for name, info in changes.workers.items()])
         if changes.worker_records:
             records = changes.worker_records.items()
-            self._many(sql.PUT["standing"], [rows.worker_record_row(*item) for item in records])
+            self._many(sql.PUT["standing"], [broker_rows.worker_record_row(*item) for item in records])
         # Removed last: anything else the same batch says about a worker is removed with it.
         if gone := [(name,) for name in changes.removed_workers]:
             self._many(sql.REMOVE["worker"], gone)
@@ -272,7 +274,7 @@ class Store(SweepReader):
             if number is not None:
                 self._execute(sql.PUT["meta"], (key, str(number)))
         if changes.newer is not None:
-            self._execute(sql.PUT["meta"], ("newer", rows.newer_text(changes.newer)))
+            self._execute(sql.PUT["meta"], ("newer", broker_rows.newer_text(changes.newer)))
         if changes.predicted or changes.judged:
             self._write_predictions(changes)
 
@@ -288,7 +290,7 @@ class Store(SweepReader):
 
     def submission(self, key: str) -> Submission | None:
         """Return what a key was used for; keys are kept for SUBMISSION_KEPT_S."""
-        return next(iter(self._read(rows.submission_from, sql.SELECT_SUBMISSION, key)), None)
+        return next(iter(self._read(broker_rows.submission_from, sql.SELECT_SUBMISSION, key)), None)
 
     def environment(self, digest: bytes) -> bytes | None:
         """Return the content stored under a digest."""
@@ -344,7 +346,7 @@ class Store(SweepReader):
 
     def tokens(self) -> list[Token]:
         """Return every token and code, oldest first, ended ones too; codes are kept CODE_KEPT_S after they ended."""
-        return self._read(rows.token_from, sql.SELECT_TOKENS)
+        return self._read(broker_rows.token_from, sql.SELECT_TOKENS)
 
     def rerun_jobs(self) -> set[int]:
         """Return the jobs that some stored job runs again."""

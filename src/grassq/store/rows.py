@@ -38,14 +38,10 @@ from grassq.core.waiting.conditions import Dependency
 from grassq.store import sql
 from grassq.store.base import (
     Attempt,
-    NewerAttempts,
     PastRun,
     Row,
     Story,
-    Submission,
-    Token,
     WaitingGroup,
-    WorkerRecord,
 )
 from grassq.store.wait_words import wait_words, waits_from
 
@@ -94,7 +90,6 @@ _rest = msgspec.msgpack.Decoder(_Rest).decode
 _suspension = msgspec.json.Decoder(Suspension).decode
 _placement = msgspec.msgpack.Decoder(Placement).decode
 worker_of = msgspec.msgpack.Decoder(WorkerInfo).decode
-_offered = msgspec.msgpack.Decoder(dict[str, int]).decode
 template_of = msgspec.msgpack.Decoder(QueueTemplate).decode
 limit_of = msgspec.msgpack.Decoder(GroupLimit).decode
 
@@ -157,7 +152,8 @@ _PLAIN: dict[type, Callable[[Any], object]] = {
 }
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """Return a value as the drivers take it at once."""
     convert = _PLAIN.get(type(value))
     return value if convert is None else convert(value)
 
@@ -189,7 +185,7 @@ def job_inserts(jobs: Iterable[Job]) -> Iterator[Write]:
 
 
 def _unusual(row: tuple[object, ...], others: tuple[object, ...]) -> Write:
-    own = {name: _plain(value) for name, value in zip(_USUAL, others, strict=True) if value != _USUAL[name]}
+    own = {name: plain(value) for name, value in zip(_USUAL, others, strict=True) if value != _USUAL[name]}
     return sql.insert_job(tuple(own)), (*row, *own.values())
 
 
@@ -208,7 +204,7 @@ def job_update(before: Job, after: Job) -> Write:
             cleared.append(name)
         else:
             given.append(name)
-            values.append(_plain(new))
+            values.append(plain(new))
     if before.spec is not after.spec and before.spec != after.spec:
         given += ["queue", "shape", "env_digest", "spec"]
         values += spec_columns(after.spec)
@@ -372,7 +368,7 @@ def placed_row(attempt: Attempt) -> tuple[object, ...]:
 
 def attempt_row(attempt: Attempt) -> tuple[object, ...]:
     """Return all columns of an attempt."""
-    return (*placed_row(attempt), *map(_plain, _told_of(attempt)))
+    return (*placed_row(attempt), *map(plain, _told_of(attempt)))
 
 
 @lru_cache(ALLOCATIONS_CACHED)
@@ -393,50 +389,3 @@ def attempt_from(row: tuple[Any, ...]) -> Attempt:
     """Return an attempt, from the columns of SELECT_ATTEMPTS: its fields, in their order."""
     fields = dict(zip(Attempt.__struct_fields__, row, strict=True))
     return msgspec.convert({**fields, "placement": _placement(fields["placement"])}, Attempt)
-
-
-def worker_record_row(worker: str, worker_record: WorkerRecord) -> tuple[object, ...]:
-    """Return the columns of a worker record."""
-    offered = encode(worker_record.offered) if worker_record.offered else None
-    return (worker, int(worker_record.drained), worker_record.ticket, worker_record.next_ticket, offered)
-
-
-def worker_record_from(row: tuple[Any, ...]) -> tuple[str, WorkerRecord]:
-    """Return a worker's name and its record, from its columns."""
-    return row[0], WorkerRecord(bool(row[1]), row[2], row[3], {} if row[4] is None else _offered(row[4]))
-
-
-def token_row(token: Token) -> tuple[object, ...]:
-    """Return the columns of a token or a code: its fields, in their order."""
-    columns = msgspec.structs.asdict(token)
-    columns["queues"] = None if token.queues is None else encode(token.queues)
-    return tuple(map(_plain, columns.values()))
-
-
-def token_from(row: tuple[Any, ...]) -> Token:
-    """Return a token or a code, from its columns."""
-    fields = dict(zip(Token.__struct_fields__, row, strict=True))
-    if (queues := fields["queues"]) is not None:
-        fields["queues"] = msgspec.msgpack.decode(queues)
-    return msgspec.convert(fields, Token, strict=False)
-
-
-def submission_row(submission: Submission) -> tuple[object, ...]:
-    """Return the columns of a submission."""
-    return (*msgspec.structs.astuple(submission)[:-1], encode(submission.ids))
-
-
-def submission_from(row: tuple[Any, ...]) -> Submission:
-    """Return a submission, from the columns of SELECT_SUBMISSION."""
-    key, digest, first_id, count, at, ids = row
-    return Submission(key, digest, first_id, count, at, msgspec.msgpack.decode(ids, type=tuple[int, ...]))
-
-
-def newer_text(newer: NewerAttempts) -> str:
-    """Return attempts that the store has no record of, as one word of the store."""
-    return msgspec.json.encode(newer).decode()
-
-
-def newer_from(row: Row) -> NewerAttempts:
-    """Return what `newer_text` made a word of."""
-    return msgspec.json.decode(row[0], type=NewerAttempts)

@@ -347,23 +347,6 @@ class QueueBody(From, kw_only=True):
     temporary: bool = False
 
 
-class NameBody(Body, kw_only=True):
-    """A queue to delete, on this machine or on a worker."""
-
-    name: str
-    worker: str | None = None
-    #: The queue was defined at the broker.
-    at_broker: bool = False
-
-
-class PauseBody(Body, kw_only=True):
-    """A queue to pause or resume; without one, all queues."""
-
-    queue: str | None = None
-    #: Go on after a restored backup without the workers that have not connected yet.
-    restored: bool = False
-
-
 def check_amount(raw: bytes) -> None:
     """Raise BadInput for a body that would take long to decode: it has very many values."""
     if raw.count(b"[") + raw.count(b"{") > OPENINGS_MAX or raw.count(b",") > COMMAS_MAX:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 
 from grassq.core.names import shown
 from grassq.core.syntax.durations import duration_s
 from grassq.errors import BadInput
 
 _TIME = re.compile(r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:]{4,8}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?")
+_DATE = re.compile(
+    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+    r"(?:[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
 
 
 def check_moment(text: str, what: str) -> str:
@@ -19,14 +21,8 @@ def check_moment(text: str, what: str) -> str:
     Without a distance to UTC the time is one of the machine's time zone, so it is read where a clock is.
     """
     typed = text.strip().upper()
-    if _TIME.fullmatch(typed):
+    if _TIME.fullmatch(typed) or _DATE.fullmatch(typed):
         return typed
-    try:
-        if _DATE.fullmatch(typed):
-            datetime.fromisoformat(typed)
-            return typed
-    except ValueError:
-        pass
     raise BadInput(f"{what} needs a time such as 18:00 or 2026-12-01T08:00, not {shown(text)}")
 
 

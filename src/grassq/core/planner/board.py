@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, QueueTemplate, State, WorkerInfo
+from grassq.core.planner.fleet import EVERYTHING as EVERYTHING
+from grassq.core.planner.fleet import Fleet
 from grassq.core.planner.heads import Head, Kept, ReservationPolicy
 from grassq.core.planner.limits.attempt_times import AttemptTimes
 from grassq.core.planner.limits.groups import GroupLimit, Groups
@@ -32,16 +34,13 @@ from grassq.core.sweeps.sweep import LiveSweep
 from grassq.core.waiting.dependencies import Dependencies
 from grassq.core.waiting.start_times import StartTimes
 
-#: Among the paused queues: every queue.
-EVERYTHING = ""
-
 #: Request classes that a queue keeps although no queued job has them now.
 REQUEST_CLASSES_KEPT = 64
 #: How many queued, blocked or held jobs are kept whole, so that they need not be read when their turn comes.
 NEAR_MAX = 4096
 
 
-class Board:
+class Board(Fleet):
     """All that is alive: jobs, workers, pauses and heads."""
 
     def __init__(
@@ -58,6 +57,7 @@ class Board:
 
         `lease_s` is given to attempts that may be started elsewhere, except on trusted workers.
         """
+        super().__init__(paused)
         self.patience = patience or ReservationPolicy()
         self.prefetch = Prefetch(prefetch_policy)
         self.lease_s = lease_s
@@ -66,10 +66,6 @@ class Board:
         self.unreconciled: set[str] = set()
         #: Ids that the store does not know may have been given: none is given while a worker is unreconciled.
         self.is_unsure_of_ids = False
-        #: Workers not heard since the broker began, and until when nothing is started without them: one of them may
-        #: know that the store was restored.
-        self.awaited: set[str] = set()
-        self.awaited_until = 0.0
         #: The jobs that are kept whole: those of the next three fields, and some others.
         self.jobs: dict[int, Job] = {}
         #: The jobs that hold devices, and the same by worker.
@@ -91,12 +87,6 @@ class Board:
         self.reasons: dict[Shape, str] = {}
         #: Shapes whose queued jobs must wait for this reason, or (None) whose blocked jobs need not wait any more.
         self.reevaluating: dict[Shape, str | None] = {}
-        self.workers: dict[str, WorkerState] = {}
-        self._offering: dict[str, list[WorkerState]] = {}  # by queue, each in the order of names
-        #: The queues defined at the broker, by name.
-        self.templates: dict[str, QueueTemplate] = {}
-        #: The queues that are paused, EVERYTHING for all of them, and the name of the user that paused each.
-        self.paused: dict[str, str] = dict(paused or {})
         #: Tokens that have ended: no job starts for which one of them answers.
         self.ended_tokens: set[str] = set()
         #: The sweeps that have a limit and an unfinished job.
@@ -346,20 +336,6 @@ class Board:
         for state in [*self.workers.values()]:
             self.set_worker(state.said, online=state.online, now=now, heard=state.heard)
 
-    def _note_offers(self) -> None:
-        self._offering = {}
-        for name in sorted(self.workers):
-            for queue in self.workers[name].offers:
-                self._offering.setdefault(queue, []).append(self.workers[name])
-
-    def lose_touch(self, worker: str, heard: float, now: float) -> None:
-        """Note that a worker is offline: it keeps what it holds, and nothing more is placed there."""
-        state = self.workers[worker]
-        if state.online:
-            state.online, state.since = False, now
-        # The later time counts: a lease must never seem to be over too early.
-        state.heard = max(state.heard, heard)
-
     def note_boots(self, worker: str, heard: float) -> None:
         """Note when the boots of a worker's attempts were last heard, now that the worker speaks from another boot."""
         state = self.workers[worker]
@@ -373,35 +349,9 @@ class Board:
         self._note_offers()
         self.awaited.discard(worker)
 
-    def awaits(self, now: float) -> set[str]:
-        """Return the workers that a new broker still waits for before it starts anything."""
-        return self.awaited if now < self.awaited_until else set()
-
     def held_by(self, worker: str) -> list[Job]:
         """Return the jobs that hold devices of a worker."""
         return [*self._held_by.get(worker, {}).values()]
-
-    def offering(self, queue: str) -> Iterator[WorkerState]:
-        """Yield the workers that offer a queue, by name."""
-        return iter(self._offering.get(queue, ()))
-
-    def takers(self, queue: str, constraints: Constraints) -> Iterator[WorkerState]:
-        """Yield the workers where a job with these constraints may be placed now, by name."""
-        for worker in self.offering(queue):
-            if worker.takes and worker.refuses(queue, constraints) is None:
-                yield worker
-
-    def queue_names(self) -> set[str]:
-        """Return every queue that exists."""
-        return {*self._offering, *self.templates}
-
-    def resource_names(self) -> set[str]:
-        """Return every resource that some machine has."""
-        return {name for worker in self.workers.values() for name in worker.resource_names()}
-
-    def is_paused(self, queue: str) -> bool:
-        """Tell whether a queue, or everything, is paused."""
-        return EVERYTHING in self.paused or queue in self.paused
 
     def holders(self, worker: str, resource: str) -> list[Job]:
         """Return the jobs that hold some of a resource on a worker."""

@@ -1,8 +1,8 @@
 """Suspended jobs: what may happen to them, and when one that has given its devices back may go on.
 
 `events.py` has the events and their rules, which `core.states` adds to its table. `room.py` decides which jobs get
-their own devices again, and names the jobs that are in the way of the others. The record of a suspension is
-`core.model.Suspension`; `core.reconcile` orders it from workers.
+their own devices again, and names the jobs that are in the way of the others. `record.py` is
+what a job keeps of its suspension; `core.reconcile` orders it from workers.
 
 Pure, like all of `core`: imports `core` only. Used by `core.states`, `core.planner`, `broker` and `worker`.
 

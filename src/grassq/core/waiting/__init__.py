@@ -1,8 +1,8 @@
 """What a job waits for before it is queued, and what follows from an end.
 
-`conditions.py` has what a job says about other jobs. `dependencies.py` is the index of unmet dependencies: which jobs
-an end sets free, and which can never start. `start_times.py` knows the next job whose time has come. `retries.py`
-decides whether a failed attempt is tried again, and when.
+`waits.py` has the things that a job can wait for, `conditions.py` what a job says about other jobs. `dependencies.py`
+is the index of unmet dependencies: which jobs an end sets free, and which can never start. `start_times.py` knows the
+next job whose time has come. `retries.py` decides whether a failed attempt is tried again, and when.
 
 May import `core`. Pure: the times are passed in.
 

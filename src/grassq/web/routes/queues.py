@@ -47,6 +47,23 @@ LINE_SHOWN = 50
 LINE_MAX = 500
 
 
+class NameBody(requests.Body, kw_only=True):
+    """A queue to delete, on this machine or on a worker."""
+
+    name: str
+    worker: str | None = None
+    #: The queue was defined at the broker.
+    at_broker: bool = False
+
+
+class PauseBody(requests.Body, kw_only=True):
+    """A queue to pause or resume; without one, all queues."""
+
+    queue: str | None = None
+    #: Go on after a restored backup without the workers that have not connected yet.
+    restored: bool = False
+
+
 class DrainBody(requests.Body, kw_only=True):
     """A worker that gets no more jobs; with `undo`, a worker that gets jobs again."""
 
@@ -118,11 +135,9 @@ class Queues:
             Route("GET", "/v1/line", self.line, "read", about=line),
             Route("GET", "/v1/queues/{queue}/subscribe", self.subscribe, "submit", waits=True, about=subscribe),
             post("create-queue", self.create_queue, "Make or replace a queue", QueueMadeDocument, requests.QueueBody),
-            post("delete-queue", self.delete_queue, "Delete a queue", QueueDeletedDocument, requests.NameBody),
-            post(
-                "pause", self.pause, "Start no new jobs, of a queue or of all", PausedNotesDocument, requests.PauseBody
-            ),
-            post("resume", self.resume, "Start jobs again", PausedNotesDocument, requests.PauseBody),
+            post("delete-queue", self.delete_queue, "Delete a queue", QueueDeletedDocument, NameBody),
+            post("pause", self.pause, "Start no new jobs, of a queue or of all", PausedNotesDocument, PauseBody),
+            post("resume", self.resume, "Start jobs again", PausedNotesDocument, PauseBody),
             post("drain", self.drain, "Give a worker no more jobs, or jobs again", DrainDocument, DrainBody),
             post("remove-worker", self.remove_worker, "Remove a worker", WorkerRemovedDocument, RemoveBody),
         ]
@@ -169,7 +184,7 @@ class Queues:
 
     async def delete_queue(self, request: web.Request) -> web.Response:
         """Delete a queue: running jobs finish, waiting jobs wait until the queue exists again."""
-        body = requests.decode(request[BODY], requests.NameBody)
+        body = requests.decode(request[BODY], NameBody)
         if not body.at_broker:
             _check_machine(request, body.worker)
         request[ENTRY].about = _about(body.name, body.worker)
@@ -204,7 +219,7 @@ class Queues:
 
     async def pause(self, request: web.Request) -> web.Response:
         """Start no new jobs."""
-        body = requests.decode(request[BODY], requests.PauseBody)
+        body = requests.decode(request[BODY], PauseBody)
         if body.restored:
             raise BadInput("--restored goes with `grass resume` only")
         request[ENTRY].about = body.queue or ALL_QUEUES
@@ -213,7 +228,7 @@ class Queues:
 
     async def resume(self, request: web.Request) -> web.Response:
         """Start jobs again."""
-        body = requests.decode(request[BODY], requests.PauseBody)
+        body = requests.decode(request[BODY], PauseBody)
         if body.restored and body.queue is not None:
             raise BadInput("--restored concerns the whole broker, not one queue")
         request[ENTRY].about = body.queue or ALL_QUEUES

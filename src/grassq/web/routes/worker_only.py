@@ -24,6 +24,7 @@ from grassq.web.access.principal import OWNER
 from grassq.web.responses import document
 from grassq.web.routes.config import Config, config_route
 from grassq.web.routes.devices import VERBS, DevicesBody
+from grassq.web.routes.queues import NameBody
 from grassq.web.submit import validate
 from grassq.web.workers.directory import LocalWorkerApi
 
@@ -78,7 +79,7 @@ class OwnWorkerRoutes:
 
     async def delete_queue(self, request: web.Request) -> web.Response:
         """Delete a queue of this machine; running jobs finish."""
-        body = requests.decode(request[BODY], requests.NameBody)
+        body = requests.decode(request[BODY], NameBody)
         if body.worker is not None:
             await self.refuse(request)
         known = {offer.queue: offer for offer in self._worker.queues}

@@ -41,7 +41,10 @@ def start_time(options: JobOptions, now: float, *, is_remote: bool = False) -> f
     typed = check_moment(options.at, "--at")
     is_daily = "-" not in typed
     today = datetime.fromtimestamp(now)  # the time zone of this machine is the meaning of a plain time
-    moment = datetime.fromisoformat(f"{today:%Y-%m-%d}T{typed:0>5}" if is_daily else typed)
+    try:
+        moment = datetime.fromisoformat(f"{today:%Y-%m-%d}T{typed:0>5}" if is_daily else typed)
+    except ValueError:
+        raise BadInput(f"--at {typed} is no day of the calendar") from None
     if is_remote and moment.tzinfo is None:
         raise BadInput(
             f"--at {typed} is another moment on the broker's machine; write it with its distance to UTC: +01:00"

@@ -13,10 +13,10 @@ from grassq.broker.actions.edit import version_of, why_not
 from grassq.broker.batch import Batch
 from grassq.broker.documents.job import JobDocument
 from grassq.broker.documents.texts import timestamp, word_text
-from grassq.broker.documents.waiting import attempt_document
 from grassq.broker.documents.why import WhyJobDocument
 from grassq.broker.engine import Engine
 from grassq.broker.subscriptions import position_text
+from grassq.broker.waiting.documents import attempt_document
 from grassq.core.editing.typed import SECRET_FIELDS, shell_line, typed_words
 from grassq.core.editing.values import options_of, request_of, values_of
 from grassq.core.job_options import PlainOptions

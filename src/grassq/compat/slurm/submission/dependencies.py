@@ -16,7 +16,7 @@ FIELDS = {"after": "after_any", "afterany": "after_any", "afterok": "after", "af
 _DELAY = re.compile(r"\+\d+$")
 
 
-class Dependencies(NamedTuple):
+class WrittenDependencies(NamedTuple):
     """What a job waits for."""
 
     #: The field of the job document, and the id.
@@ -26,7 +26,7 @@ class Dependencies(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def read_dependencies(text: str) -> Dependencies:
+def read_dependencies(text: str) -> WrittenDependencies:
     """Return what --dependency names; all of it has to come true."""
     if "?" in text:
         raise BadInput(f"--dependency {shown(text)}: `?` (any of them) is not possible here; name all with commas")
@@ -51,4 +51,4 @@ def read_dependencies(text: str) -> Dependencies:
         ids += [(FIELDS[kind], read_id(_DELAY.sub("", each) if kind == "after" else each)) for each in named]
     if len(ids) > NAMED_MAX:
         raise BadInput(f"--dependency names at most {NAMED_MAX:,} jobs")
-    return Dependencies(tuple(ids), singleton, tuple(dict.fromkeys(notes)))
+    return WrittenDependencies(tuple(ids), singleton, tuple(dict.fromkeys(notes)))
