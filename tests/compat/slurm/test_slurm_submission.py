@@ -19,7 +19,6 @@ from grassq.compat.slurm.submission.job_document import (
     SlurmSubmission,
     SlurmSubmitter,
     Work,
-    expanded,
     grass_name,
     submission,
 )
@@ -36,6 +35,11 @@ def sent(*words: str, script: bytes = b"#!/bin/sh\ntrue\n", args: Sequence[bytes
     reader = Reader("sbatch", SBATCH)
     typed = {**read_options(script, reader), **reader.read(words)[0]}
     return submission(typed, Work(script, args, "train.sh"), SUBMITTER, {})
+
+
+def document_of(made: SlurmSubmission) -> dict[str, Any]:
+    """The one job of a call, as it is sent."""
+    return {**made.job, "command": made.command}
 
 
 def job(*words: str, script: bytes = b"#!/bin/sh\ntrue\n") -> dict[str, Any]:
@@ -227,7 +231,7 @@ def test_a_job_starts_its_script_with_slurms_variables_and_its_own_words(tmp_pat
         b"env | grep -E '^(SLURM|SBATCH|N=|X=)' | sort\nexit 7\n"
     )
     words = ("-J", "a 'b", "-o", "%x-%j-%5j-%N-%u-%%.out", "--gres=gpu:2", "--export=ALL,X=a b")
-    made = expanded(sent(*words, script=script, args=(b"it's {gpu}", b"")))[0]
+    made = document_of(sent(*words, script=script, args=(b"it's {gpu}", b"")))
     done = run_starter(tmp_path, made, N="mine", GRASS_GPU="0,3", SLURM_ARRAY_TASK_ID="old")
     out = (tmp_path / "a 'b-12-00012-desk-ann-%.out").read_text()
     assert done.returncode == 7
@@ -244,14 +248,14 @@ def test_a_job_starts_its_script_with_slurms_variables_and_its_own_words(tmp_pat
 
 
 def test_a_second_run_replaces_the_file_append_adds_to_it_and_errors_have_their_own(tmp_path: Path) -> None:
-    made = expanded(sent("-o", "deep/er/out.txt", script=wrapped("echo one; echo two >&2")))[0]
+    made = document_of(sent("-o", "deep/er/out.txt", script=wrapped("echo one; echo two >&2")))
     for _ in range(2):
         run_starter(tmp_path, made)
     assert (tmp_path / "deep/er/out.txt").read_text().startswith("one\ntwo\n")
     (tmp_path / "log").unlink()
-    apart = expanded(
+    apart = document_of(
         sent("-o", "o.txt", "-e", "e.txt", "--open-mode=append", script=wrapped("echo one; echo two >&2"))
-    )[0]
+    )
     for _ in range(2):
         run_starter(tmp_path, apart)
     assert ((tmp_path / "o.txt").read_text(), (tmp_path / "e.txt").read_text()) == ("one\none\n", "two\ntwo\n")
@@ -262,10 +266,8 @@ def test_a_task_of_an_array_is_told_its_index_also_of_a_list_with_gaps(tmp_path:
     script = wrapped("echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_COUNT $SLURM_ARRAY_TASK_STEP")
     for text, position, said in (("0-15:4%2", 2, "10 8 4 4\n"), ("1,5,7", 2, "10 7 3 1\n")):
         made = sent("-a", text, script=script)
-        documents = expanded(made)
-        assert len(documents) == len(read_array(text).indices)
-        run_starter(tmp_path, documents[position])
         index = read_array(text).indices[position]
+        run_starter(tmp_path, document_of(made), GRASS_ARRAY_INDEX=str(index))
         assert (tmp_path / f"slurm-10_{index}.out").read_text() == said
         (tmp_path / "log").unlink()
     with pytest.raises(BadInput):
@@ -274,7 +276,7 @@ def test_a_task_of_an_array_is_told_its_index_also_of_a_list_with_gaps(tmp_path:
 
 def test_a_long_script_is_carried_by_several_variables(tmp_path: Path) -> None:
     script = b"#!/bin/sh\n# " + b"'x" * 100_000 + b"\necho long\n"
-    made = expanded(sent(script=script))[0]
+    made = document_of(sent(script=script))
     assert len(made["env"]) > 2 and max(len(value) for _, value in made["env"]) < 128 << 10
     assert run_starter(tmp_path, made).returncode == 0
     assert (tmp_path / "slurm-12.out").read_text() == "long\n"

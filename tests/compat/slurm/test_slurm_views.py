@@ -22,8 +22,8 @@ def a_job(state: str, **more: Any) -> dict[str, Any]:
     [
         ("held", {}, "PD", "JobHeldUser", (0, 0)),
         ("waiting", {"reason": "no queue main"}, "PD", "PartitionConfig", (0, 0)),
-        ("waiting", {"reason": "after job 3"}, "PD", "Dependency", (0, 0)),
-        ("waiting", {"reason": "until 18:00"}, "PD", "BeginTime", (0, 0)),
+        ("waiting", {"reason": "waits to start after job 3", "after": {"ok": ["3"]}}, "PD", "Dependency", (0, 0)),
+        ("waiting", {"reason": "why", "not_before": "2026-11-18T18:00:00.000Z"}, "PD", "BeginTime", (0, 0)),
         ("queued", {}, "PD", "Resources", (0, 0)),
         ("placed", {}, "CF", "None", (0, 0)),
         ("running", {}, "R", "None", (0, 0)),
@@ -57,12 +57,9 @@ def test_times_are_written_as_by_squeue_and_sacct() -> None:
     assert [job_view.long_span(each) for each in (0, 90061)] == ["00:00:00", "1-01:01:01"]
 
 
-def test_a_task_is_known_by_the_daemons_fields_or_by_its_parameters() -> None:
+def test_a_task_is_known_by_its_array_and_its_index() -> None:
     assert shown_id(a_job("queued", sweep=10, array_index=7)) == "10_7"
-    by_parameters = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_POSITION": "2", "SLURM_ARRAY_TASK_COUNT": "4"}
-    assert array_place(a_job("queued", parameters=by_parameters)) == (10, 7, 4)
-    for strange in ({}, {"SLURM_ARRAY_TASK_ID": "x"}, {**by_parameters, "SLURM_ARRAY_POSITION": "9"}):
-        assert array_place(a_job("queued", parameters=strange)) is None
+    assert array_place(a_job("queued", sweep=10)) is None, "a job of a sweep is no task"
 
 
 def test_formats_pad_cut_and_keep_text() -> None:

@@ -103,9 +103,9 @@ def reason_of(job: Job, known: Standing = NOTHING) -> str:
     if state == "held":
         return "JobHeldUser"
     if state == "waiting":
-        if job.get("at") or "until" in said or "retry" in said or "again" in said:
-            return "BeginTime"
-        return "PartitionConfig" if "queue" in said else "Dependency"
+        if job.get("after") and said.startswith("waits to start"):
+            return "Dependency"
+        return "BeginTime" if job.get("not_before") else "PartitionConfig"
     if state == "queued":
         if job["queue"] in known.paused or "" in known.paused:
             return "PartitionDown"

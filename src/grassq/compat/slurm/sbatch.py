@@ -16,11 +16,9 @@ from grassq.compat.slurm import slurm_jobs
 from grassq.compat.slurm.job_view import codes
 from grassq.compat.slurm.submission.dependencies import read_dependencies
 from grassq.compat.slurm.submission.job_document import (
-    WARNING,
     SlurmSubmission,
     SlurmSubmitter,
     Work,
-    expanded,
     grass_name,
     submission,
 )
@@ -51,46 +49,24 @@ def run(client: ApiClient, argv: list[str]) -> int:
         return _would(sent)
     for note in [] if "quiet" in typed else [*reader.notes(typed), *sent.notes]:
         say(PROGRAM, f"note: {note}")
-    ids = stored(client, PROGRAM, sent, "Batch job submission failed")
+    ids = stored(client, sent, "Batch job submission failed")
     if "quiet" not in typed or "parsable" in typed:
         text(f"{ids[0]}\n" if "parsable" in typed else f"Submitted batch job {ids[0]}\n")
     return wait_for(client, ids) if "wait" in typed else 0
 
 
-def stored(client: ApiClient, program: str, sent: SlurmSubmission, failure: str) -> list[int]:
+def stored(client: ApiClient, sent: SlurmSubmission, failure: str) -> list[int]:
     """Submit the jobs of one call, all or none, and return their ids."""
     try:
         if sent.array is None:
-            ids: list[int] = client.submit(expanded(sent), wait_for_queue=False)["ids"]
+            ids: list[int] = client.submit([{**sent.job, "command": sent.command}], wait_for_queue=False)["ids"]
             return ids
-        return _stored_array(client, program, sent)
-    except BadInput as error:
-        if not any(field in sent.job and f"`{field}`" in str(error) for field in WARNING):
-            raise BadInput(f"{failure}: {error}") from None
-        say(program, "note: --signal is not kept by this daemon, which knows no signal before a time limit")
-        job = {name: value for name, value in sent.job.items() if name not in WARNING}
-        return stored(client, program, sent._replace(job=job), failure)
+        limit = "" if sent.array.at_once is None else f"%{sent.array.at_once}"
+        more = {"array": ",".join(map(str, sent.array.indices)) + limit}
+        answer = client.submit_many([sent.command], sent.job, wait_for_queue=False, more=more)
+        return list(range(answer["first"], answer["first"] + answer["count"]))
     except GrassError as error:
         raise type(error)(f"{failure}: {error}") from None
-
-
-def _stored_array(client: ApiClient, program: str, sent: SlurmSubmission) -> list[int]:
-    array = sent.array
-    assert array is not None
-    limit = "" if array.at_once is None else f"%{array.at_once}"
-    more = {"array": ",".join(map(str, array.indices)) + limit}
-    try:
-        answer = client.submit_many([sent.command], sent.job, wait_for_queue=False, more=more)
-    except BadInput as error:
-        if "`array`" not in str(error):
-            raise
-        if array.at_once is not None and array.at_once < len(array.indices):
-            say(
-                program, f"note: this daemon knows no arrays, so that more than {array.at_once} tasks may run at a time"
-            )
-        ids: list[int] = client.submit(expanded(sent), wait_for_queue=False)["ids"]
-        return ids
-    return list(range(answer["first"], answer["first"] + answer["count"]))
 
 
 def say(program: str, message: str) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from grassq.compat.slurm.submission.arrays import SlurmId, read_id
-from grassq.compat.slurm.submission.job_document import COUNT, POSITION, TASK
 from grassq.errors import NotFound
 from grassq.net.client import ApiClient, compact
 from grassq.net.encoding import query
@@ -25,20 +24,13 @@ class ArrayPlace(NamedTuple):
     #: The id of the first job, which is the id of the array.
     first: int
     task: int
-    #: The tasks of the array; 0 if only the daemon knows it.
-    size: int
 
 
 def array_place(job: Job) -> ArrayPlace | None:
     """Return the place of a job in its array; None if it is in none."""
-    if job.get("array_index") is not None and job.get("sweep") is not None:
-        return ArrayPlace(int(job["sweep"]), int(job["array_index"]), 0)
-    parameters = job.get("parameters") or {}
-    texts = [parameters.get(name, "") for name in (TASK, POSITION, COUNT)]
-    if not all(text.isascii() and text.isdigit() for text in texts):
+    if job.get("array_index") is None or job.get("sweep") is None:
         return None
-    index, position, count = map(int, texts)
-    return ArrayPlace(int(job["id"]) - position, index, count) if position < count else None
+    return ArrayPlace(int(job["sweep"]), int(job["array_index"]))
 
 
 def shown_id(job: Job) -> str:
@@ -92,7 +84,5 @@ def of_id(client: ApiClient, id_: SlurmId) -> list[Job]:
 
 
 def _tasks(client: ApiClient, place: ArrayPlace) -> list[Job]:
-    if place.size:
-        return by_numbers(client, range(place.first, place.first + place.size))
     found: list[Job] = client.show([f"sweep:{place.first}"])["jobs"]
     return found

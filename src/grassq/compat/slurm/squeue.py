@@ -189,7 +189,7 @@ def _fields(now: float, known: Standing) -> Mapping[str, tuple[str, Callable[[Jo
         "Y": ("SCHEDNODES", lambda job: "(null)"),
         "Q": ("PRIORITY", lambda job: str(job_view.priority(job))),
         "p": ("PRIORITY", lambda job: str(job_view.priority(job))),
-        "S": ("START_TIME", lambda job: job_view.local_time(job.get("started") or job.get("at"))),
+        "S": ("START_TIME", lambda job: job_view.local_time(job.get("started") or job.get("not_before"))),
         "e": ("END_TIME", lambda job: job_view.local_time(job.get("finished"))),
         "V": ("SUBMIT_TIME", lambda job: job_view.local_time(job.get("created"))),
         "Z": ("WORK_DIR", lambda job: str(job.get("cwd") or "")),

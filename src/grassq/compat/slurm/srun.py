@@ -49,7 +49,7 @@ def run(client: ApiClient, argv: list[str]) -> int:
     for note in [] if "quiet" in typed else [*reader.notes(typed), *sent.notes]:
         sbatch.say(PROGRAM, f"note: {note}")
     sent = sent._replace(job={**sent.job, "split": True})
-    [job] = sbatch.stored(client, PROGRAM, sent, "Unable to allocate resources")
+    [job] = sbatch.stored(client, sent, "Unable to allocate resources")
     try:
         return _follow(client, job)
     except KeyboardInterrupt:

@@ -27,12 +27,6 @@ NICE = 100
 NAME_CHARS_MAX = 64
 #: Seconds behind its start at which a job gets its signal at the earliest.
 START_S = 1.0
-#: The fields of --signal, which an earlier release does not know.
-WARNING = ("warn_s", "warn_signal")
-#: The variable with the index of a task.
-INDEX = "GRASS_ARRAY_INDEX"
-#: Where a daemon knows no arrays: the parameters of a task, by which squeue and the others know it.
-TASK, POSITION, COUNT = "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_POSITION", "SLURM_ARRAY_TASK_COUNT"
 _ONE = "jobs here have one node and one task; start the tasks inside of the script, as torchrun does"
 
 
@@ -106,22 +100,6 @@ def submission(
     common["env"] = [[word_value(key), word_value(value)] for key, value in pairs]
     command = [word_value(word) for word in starter_words(start, len(pairs))]
     return SlurmSubmission(common, command, notes, array)
-
-
-def expanded(sent: SlurmSubmission) -> list[Document]:
-    """Return a document for each job; those of an array are told their index."""
-    whole = {**sent.job, "command": sent.command}
-    if sent.array is None:
-        return [whole]
-    indices = sent.array.indices
-    return [
-        {
-            **whole,
-            "env": [*sent.job["env"], [INDEX, str(index)]],
-            "parameters": {TASK: str(index), POSITION: str(place), COUNT: str(len(indices))},
-        }
-        for place, index in enumerate(indices)
-    ]
 
 
 def grass_name(name: str) -> str:
