@@ -52,7 +52,7 @@ def test_an_array_and_a_list_are_one_command_in_a_body() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"array": "0-1000000"}, "more than 100,000 jobs"),
-    ({"array": ""}, "is no index"),
+    ({"array": ""}, "is not an index"),
     ({"array": "0-1", "commands": [["/bin/true"], ["/bin/true"]]}, "goes with one command"),
     ({"array": "0-1", "each": {"a": ["1"]}}, "goes with one command"),
     ({"array": "0-1", "job": {"name": "x y"}}, "cannot be a name"),

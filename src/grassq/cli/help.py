@@ -65,6 +65,7 @@ What is printed:
   -q, --quiet          only the id, and no notes; for many jobs the range, such as 1-100000
   --json               the job as a JSON document; for many jobs the first id and the count
   --sync               print the output and exit with the exit code of the job, like `grass run`
+  --dry-run            what would be queued, where it could start now, and why not; queue nothing
   -h, --help           this text
 
 Exit: 0 stored, 1 stored but the id could not be printed, 2 invalid arguments, 3 no such queue or program,
@@ -94,6 +95,7 @@ What is printed:
   --each FILE          not accepted
   --at-once N          not accepted
   --max-fails K        not accepted
+  --dry-run            only what would be queued, where it could start now, and why not
   -h, --help           this text
 """
 

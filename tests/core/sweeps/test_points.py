@@ -77,19 +77,19 @@ def test_numbers_stay_as_they_are_written_and_blank_lines_are_no_rows() -> None:
         ("csv", b"", "f: it is empty; the first line of a CSV has the names of its columns"),
         ("csv", b"a,b\n", "f: it has no row, so there is nothing to run"),
         ("csv", b"a,a\n1,2\n", "f, line 1: two columns are called 'a'"),
-        ("csv", b"a,\n1,2\n", "f, line 1: '' is no name of a column"),
-        ("csv", b'a\n"x\n', "f, line 2: it is no CSV"),
+        ("csv", b"a,\n1,2\n", "f, line 1: '' is not a name of a column"),
+        ("csv", b'a\n"x\n', "f, line 2: it is not CSV"),
         ("csv", b"a\n\xff\n", "f, line 2: it is not text in UTF-8"),
         ("csv", b"a\nx\0\n", "f, line 2: it has a NUL"),
-        ("jsonl", b'{"a": 1}\n{"a": 2', "f, line 2: it is no JSON"),
+        ("jsonl", b'{"a": 1}\n{"a": 2', "f, line 2: it is not JSON"),
         ("jsonl", b'{"a": 1}\n{"b": 2}', "f, line 2: it has no 'a', which the first line has"),
         ("jsonl", b'{"a": 1}\n{"a": 2, "b": 2}', "f, line 2: it has 'b', which the first line does not have"),
         ("jsonl", b'{"a": [1]}', "f, line 1: the value of 'a' is neither"),
         ("jsonl", b'{"a": null}', "f, line 1: the value of 'a' is neither"),
         ("jsonl", b'{"a": "\\u0000"}', "f, line 1: the value of 'a' has a NUL"),
         ("jsonl", b'{"a": 1, "a": 2}', "f, line 1: a name is in it twice"),
-        ("jsonl", b"[1]", "f, line 1: it is no object"),
-        ("jsonl", b"[" * 100_000, "f, line 1: it is no JSON"),
+        ("jsonl", b"[1]", "f, line 1: it is not an object"),
+        ("jsonl", b"[" * 100_000, "f, line 1: it is not JSON"),
         ("txt", b"\n\n", "f: it has no row"),
         ("txt", b"x" * 2000, "f, line 1: the value of 'line' has more than 1,000 characters"),
         ("txt", b"x\n" * 100_001, "f, line 100001: more than 100,000 rows"),
@@ -110,7 +110,7 @@ def test_what_a_file_is_comes_from_its_name() -> None:
         ("csv", "-"),
         ("jsonl", "x y"),
     ]
-    with pytest.raises(BadInput, match="no file of points"):
+    with pytest.raises(BadInput, match="not a file of points"):
         kind_of("points")
 
 
@@ -152,7 +152,7 @@ def test_a_sweep_in_a_file_is_read_whole() -> None:
         ("[32, 64]", "[[1]]", "s.toml, line 14: bs: a value is a text, a number, true or false"),
         ("[32, 64]", "[]", "s.toml, line 14: bs: it has no values"),
         ("name = ", "# ", "s.toml: name is missing"),
-        ('"fit"', '"fit', "s.toml, line 2: it is no TOML"),
+        ('"fit"', '"fit', "s.toml, line 2: it is not TOML"),
         ("[params]", "[others]", "s.toml, line 12: others: there is no such key"),
     ],
 )

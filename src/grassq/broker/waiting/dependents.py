@@ -20,7 +20,7 @@ from grassq.errors import BadInput, NotFound, Refused
 
 #: The edges of one submission: how many jobs wait, times how many jobs each waits for.
 EDGES_MAX = 1_000_000
-#: The jobs that one action finds behind others.
+#: The most jobs that an action finds behind others.
 DEPENDENTS_MAX = 10_000
 
 
@@ -89,12 +89,12 @@ def add_edges(batch: Batch, job: Job, conditions: Conditions) -> None:
 
 
 def check_edges(wanted: Iterable[tuple[int, Conditions]]) -> None:
-    """Raise Refused if a submission, so many jobs with these conditions each, would have too many edges."""
+    """Raise Refused if a submission would have too many edges; `wanted` has numbers of jobs and their conditions."""
     edges = sum(count * sum(each.count for each in conditions.dependencies) for count, conditions in wanted)
     if edges > EDGES_MAX:
         raise Refused(
             f"these jobs would have {edges:,} dependencies; {EDGES_MAX:,} is the most: let one job wait for all the "
-            "others, and these jobs for that one"
+            "others, and these jobs for this job"
         )
 
 

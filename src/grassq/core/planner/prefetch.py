@@ -2,8 +2,8 @@
 
 Where the attempts of a shape are short, the next jobs are placed behind running ones. A prefetched attempt takes over
 exactly the devices of its predecessor when the predecessor ends; until then it holds no devices. Like every attempt it
-is stored as placed before it can start. It is withdrawn if its predecessor runs too long or is suspended, if its queue
-is paused, if one of the devices was drained or removed, or if one of its groups holds more than its limit.
+is stored as placed before it can start. It is withdrawn if its predecessor runs too long or is suspended, or if its
+queue is paused. A drained or removed device and a group above its limit withdraw it, too.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def read_array(text: str) -> TaskArray:
 def _part(part: str, text: str) -> range:
     match = _PART.fullmatch(part)
     if match is None:
-        raise BadInput(f"--array {shown(text)}: {shown(part)} is no index; write 0-99, 0-99:2, 1,3,5-9 or 0-99%8")
+        raise BadInput(f"--array {shown(text)}: {shown(part)} is not an index; write 0-99, 0-99:2, 1,3,5-9 or 0-99%8")
     first = int(match[1])
     last = first if match[2] is None else int(match[2])
     if last < first:

@@ -44,7 +44,9 @@ def kind_of(typed: str) -> tuple[FileKind, str]:
         return "txt", typed
     kind = _KINDS.get(typed.rpartition(".")[2].lower()) if "." in typed else None
     if kind is None:
-        raise BadInput(f"{shown(typed)} is no file of points: its name ends in .csv, .jsonl or .txt, or write csv:FILE")
+        raise BadInput(
+            f"{shown(typed)} is not a file of points: its name ends in .csv, .jsonl or .txt, or write csv:FILE"
+        )
     return kind, typed
 
 
@@ -89,7 +91,7 @@ def _check_names(names: tuple[str, ...], file: str, line: int) -> None:
     for place, name in enumerate(names):
         if not 1 <= len(name) <= NAME_CHARS_MAX or "{" in name or "}" in name:
             raise _fault(
-                file, line, f"{shown(name)} is no name of a column: 1 to {NAME_CHARS_MAX} characters, no brace"
+                file, line, f"{shown(name)} is not a name of a column: 1 to {NAME_CHARS_MAX} characters, no brace"
             )
         if name in names[:place]:
             raise _fault(file, line, f"two columns are called {shown(name)}")
@@ -106,7 +108,7 @@ def _of_csv(text: str, file: str) -> Points:
             try:
                 row = next(reader, None)
             except csv.Error as error:
-                raise _fault(file, line, f"it is no CSV: {error}") from None
+                raise _fault(file, line, f"it is not CSV: {error}") from None
             if row is None:
                 return
             if row:
@@ -166,9 +168,9 @@ def _object(each: str, file: str, line: int) -> dict[str, Any]:
         # Numbers stay as they are written.
         row = json.loads(each, parse_float=str, parse_int=str, parse_constant=str, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
-        raise _fault(file, line, f"it is no JSON: {str(error).partition(':')[0].lower()}") from None
+        raise _fault(file, line, f"it is not JSON: {str(error).partition(':')[0].lower()}") from None
     if not isinstance(row, dict) or not row:
-        raise _fault(file, line, 'it is no object such as {"lr": 0.1}')
+        raise _fault(file, line, 'it is not an object such as {"lr": 0.1}')
     return row
 
 

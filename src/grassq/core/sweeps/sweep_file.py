@@ -46,7 +46,7 @@ def read_sweep_file(content: bytes, file: str) -> SweepFile:
     """Read a sweep; raise BadInput with the file, the line if it is known, and the key for whatever is wrong."""
     if len(content) > SWEEP_FILE_BYTES_MAX:
         raise BadInput(
-            f"{file}: more than {SWEEP_FILE_BYTES_MAX >> 10} KiB is no sweep; put points into a file of points"
+            f"{file}: more than {SWEEP_FILE_BYTES_MAX >> 10} KiB is not a sweep; put points into a file of points"
         )
     try:
         text = content.decode()
@@ -57,7 +57,7 @@ def read_sweep_file(content: bytes, file: str) -> SweepFile:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = _AT.search(str(error))
         where = f", line {found[1]}" if found else ""
-        raise BadInput(f"{file}{where}: it is no TOML: {_AT.sub('', str(error)).lower()}") from None
+        raise BadInput(f"{file}{where}: it is not TOML: {_AT.sub('', str(error)).lower()}") from None
     return _Reader(file, text).read(table)
 
 

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 Condition = Literal["ok", "any", "fail"]
 #: The option that asks for each condition.
 OPTION_OF: dict[Condition, str] = {"ok": "--after", "any": "--after-any", "fail": "--after-fail"}
-#: Ranges of ids that one condition of a job names.
+#: The most ranges of ids in a condition of a job.
 RANGES_MAX = 100_000
 #: How many ranges are named in a reason.
 _SHOWN = 3

@@ -37,7 +37,7 @@ class Unmet(Struct):
         setattr(self, condition, getattr(self, condition) + 1)
 
     def end(self, condition: Condition, *, succeeded: bool) -> Verdict:
-        """Note that one of the jobs of a condition has ended; a verdict is given once."""
+        """Note the end of a job of a condition; a verdict is given once."""
         if self.never:
             return Verdict.WAITS
         if condition == "ok":

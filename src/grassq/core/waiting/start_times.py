@@ -58,7 +58,7 @@ class StartTimes:
         return [job for _, job in dict.fromkeys(found)]
 
     def next_in_s(self, wall: float, mono: float) -> float | None:
-        """Return the seconds until the next time, or until the wall clock is looked at again; None if nobody waits."""
+        """Return the seconds until the next time, or until the wall clock is looked at again; None if no job waits."""
         self._see(wall, mono)
         if not self._waits:
             return None

@@ -44,7 +44,7 @@ def start_time(options: JobOptions, now: float, *, is_remote: bool = False) -> f
     try:
         moment = datetime.fromisoformat(f"{today:%Y-%m-%d}T{typed:0>5}" if is_daily else typed)
     except ValueError:
-        raise BadInput(f"--at {typed} is no day of the calendar") from None
+        raise BadInput(f"--at {typed} is not a day of the calendar") from None
     if is_remote and moment.tzinfo is None:
         raise BadInput(
             f"--at {typed} is another moment on the broker's machine; write it with its distance to UTC: +01:00"
