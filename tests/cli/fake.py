@@ -74,7 +74,10 @@ class FakeDaemon:
                 answer = self._handler(request)
                 if answer is None:
                     return
-                connection.sendall(answer)
+                try:
+                    connection.sendall(answer)
+                except BrokenPipeError:
+                    return  # the client did not wait for the answer
                 if b"Content-Length" not in answer.split(b"\r\n\r\n")[0]:
                     return
 
