@@ -12,6 +12,7 @@ from tests.web.subscribed import QUEUE, Rig, with_rig
 from tests.web.test_job_window import change, submit
 from tests.web.test_sweep_routes import end
 
+from grassq.core.job_options import SPEC_FIELDS
 from grassq.core.planner.workers import in_process
 
 SECRET = "s3cret"
@@ -46,6 +47,28 @@ def test_a_page_has_all_of_a_job_and_hides_variables_from_readers(monkeypatch: p
         assert (await got(rig, f"/v1/jobs/{held}", reader))["editable"] is None
         for path in ("/v1/jobs/99", "/v1/jobs/99/submission"):
             assert (await rig.fixture.ask("GET", path, local=True)).status == 404
+
+    with_rig(test, monkeypatch)
+
+
+def test_what_a_job_was_submitted_with_can_be_sent_and_typed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {
+        "queue": QUEUE, "command": ["true"], "tags": {"team": "a", "run": "1"}, "tries": 3, "retry_on": ["3", "oom"],
+        "retry_delay_s": [1.0, 90.0], "time_limit_s": 100.0, "warn_s": 5.0, "warn_signal": "USR2", "idle_limit_s": 50.0,
+    }  # fmt: skip
+
+    async def test(rig: Rig) -> None:
+        [job] = await submit(rig.fixture, made)
+        told = await got(rig, f"/v1/jobs/{job}/submission")
+        assert told["body"].items() >= made.items()
+        for words in ("--tag=run=1", "--tag=team=a", "--retry-on=3,oom", "--retry-delay=1s..90s", "--warn=5s:USR2"):
+            assert words in told["command_line"].split(), told["command_line"]
+        again = {**told["body"], "hold": True}
+        answer = await rig.fixture.ask("POST", "/v1/submit", {"jobs": [again], "key": key()}, local=True)
+        assert answer.status == 200, answer.words
+        specs = await rig.fixture.engine.read(lambda batch: [job.spec for job in batch.fetch([1, 2]).values()])
+        first, second = ([getattr(spec, name) for name in SPEC_FIELDS] for spec in specs)
+        assert first == second
 
     with_rig(test, monkeypatch)
 

@@ -34,6 +34,9 @@ describe("times in a form", () => {
     expect(commandLine(form, ["true"])).toBe(
       "grass enqueue --tries 3 --after 12 --after train --in 2h --retry-delay 1m --retry-on 137,oom -- true",
     );
+    const limited = { ...EMPTY, time_limit: "2h", idle_limit: "30m", tags: "team=a" };
+    expect(jobBody(limited)).toEqual({ time_limit_s: 7_200, idle_limit_s: 1_800, tags: { team: "a" } });
+    expect(commandLine(limited, ["true"])).toBe("grass enqueue --time-limit 2h --idle-limit 30m --tag team=a -- true");
     expect(words(" a, b c ")).toEqual(["a", "b", "c"]);
   });
 });

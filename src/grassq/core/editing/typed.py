@@ -40,7 +40,9 @@ def typed_words(job: Job, *, with_secrets: bool) -> list[bytes]:
 def _written(option: Option, value: object) -> Iterator[bytes]:
     """Yield the words of one option."""
     name = option.typed.encode()
-    if option.takes == "flag" or value == b"":
+    if option.written is not None:
+        yield name + b"=" + option.written(value).encode()
+    elif option.takes == "flag" or value == b"":
         yield name
     elif option.repeats and isinstance(value, tuple):
         for each in value:
@@ -58,6 +60,8 @@ def _value(option: Option, value: object) -> bytes:
             return value.folder if is_plain else value.folder + b":" + (value.dest or b".")
         case (bytes() as name, bytes() as content):
             return name + b"=" + content
+        case (str() as key, str() as text):
+            return f"{key}={text}".encode()
         case int() if option.field == "log_max":
             return _size(value)
         case Warn():

@@ -164,11 +164,15 @@ def _body(job: Job, *, with_secrets: bool) -> dict[str, object]:
         name: _sendable(value)
         for name, default in _PLAIN.items()
         if (value := getattr(options, name)) != default and (with_secrets or name not in SECRET_FIELDS)
+        if name != "warn"
     }
     body |= {"command": _sendable(spec.command), "queue": spec.queue, "request": request_of(spec)}
     body["shell"] = spec.shell is not None
-    if spec.parameters:
-        body["parameters"] = dict(spec.parameters)
+    for name, pairs in (("parameters", spec.parameters), ("tags", spec.tags)):
+        if pairs:
+            body[name] = dict(pairs)
+    if spec.warn is not None:
+        body |= {"warn_s": spec.warn.before_s, "warn_signal": spec.warn.signal}
     if spec.env and with_secrets:
         body["env"] = _sendable(spec.env)
     if spec.own_cwd or (spec.constraints.remote is None and spec.cwd.startswith(b"/") and not spec.send):

@@ -82,6 +82,7 @@ export function JobActions(props: { job: Job; details: JobDetails | null }) {
               <Item words="Change the priority" act={() => void run("priority", job)} />
             </>
           ) : null}
+          {may && job.state === "running" ? <Suspension job={job} /> : null}
           {maySubmit.value && !(may && isEnded) ? (
             <li>
               <a href={`/new?from=${job.id}`}>Submit another like it</a>
@@ -126,6 +127,26 @@ export function copyLine(id: number): Promise<boolean> {
     const { command_line } = await get(`/v1/jobs/${id}/submission`);
     await navigator.clipboard.writeText(command_line);
     return "copied: it submits the same job in a terminal";
+  });
+}
+
+/** Stop the processes of a running job, or let them go on. */
+function Suspension(props: { job: Job }) {
+  const { job } = props;
+  if (job.suspended) return <Item words="Resume" act={() => void suspend(job, "resume")} />;
+  return (
+    <>
+      <Item words="Suspend" act={() => void suspend(job, "suspend")} />
+      <Item words="Suspend and free its devices" act={() => void suspend(job, "suspend", true)} />
+    </>
+  );
+}
+
+function suspend(job: Job, verb: "suspend" | "resume", free = false): Promise<boolean> {
+  return attempt(async () => {
+    const { notes } = await change(`/v1/jobs/${verb}`, { selectors: [String(job.id)], ...(free ? { free } : {}) });
+    const told = verb === "resume" ? "go on" : "stop";
+    return [`job ${job.id} is told to ${told}`, ...notes].join("; ");
   });
 }
 

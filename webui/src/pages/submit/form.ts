@@ -28,6 +28,9 @@ export interface Form {
   at: string;
   delay: string;
   time_limit: string;
+  idle_limit: string;
+  /** KEY=VALUE words. */
+  tags: string;
   retry_delay: string;
   retry_on: string;
 }
@@ -53,6 +56,8 @@ export const EMPTY: Form = {
   at: "",
   delay: "",
   time_limit: "",
+  idle_limit: "",
+  tags: "",
   retry_delay: "",
   retry_on: "",
 };
@@ -136,6 +141,8 @@ function waitingBody(form: Form): Record<string, unknown> {
   if (form.at.trim()) said.at = startTime(form.at, "start time");
   if (form.delay.trim()) said.in_s = duration(form.delay, "delay");
   if (form.time_limit.trim()) said.time_limit_s = duration(form.time_limit, "time limit");
+  if (form.idle_limit.trim()) said.idle_limit_s = duration(form.idle_limit, "idle limit");
+  if (form.tags.trim()) said.tags = Object.fromEntries(pairs(words(form.tags).join("\n"), "tags"));
   if (form.retry_delay.trim()) said.retry_delay_s = delays(form.retry_delay, "retry delay");
   if (form.retry_on.trim()) said.retry_on = words(form.retry_on);
   return said;
@@ -164,6 +171,8 @@ export function optionWords(form: Form): string[] {
   option("at", form.at);
   option("in", form.delay);
   option("time-limit", form.time_limit);
+  option("idle-limit", form.idle_limit);
+  for (const [key, value] of pairs(words(form.tags).join("\n"), "tags")) option("tag", `${key}=${value}`);
   option("retry-delay", form.retry_delay);
   option(
     "retry-on",

@@ -34,6 +34,8 @@ const MORE: readonly Field[] = [
   { name: "retry_delay", label: "Retry delay", hint: "5s, or 30s..10m" },
   { name: "retry_on", label: "Retry on", hint: "137, timed_out" },
   { name: "time_limit", label: "Time limit", hint: "2h" },
+  { name: "idle_limit", label: "Idle limit", hint: "30m without output" },
+  { name: "tags", label: "Tags", hint: "team=a" },
   { name: "at", label: "Start at", hint: "18:00, 2026-12-01T08:00" },
   { name: "delay", label: "Start in", hint: "2h" },
   { name: "after", label: "After success of", hint: "12, 3-7, a name" },

@@ -35,6 +35,10 @@ export function prefilled(submission: Submission): [Form, string] {
     output: text(body.output),
     hold: body.hold ?? false,
     time_limit: body.time_limit_s ? `${body.time_limit_s}s` : "",
+    idle_limit: body.idle_limit_s ? `${body.idle_limit_s}s` : "",
+    tags: Object.entries(body.tags ?? {})
+      .map(([key, value]) => `${key}=${value}`)
+      .join(" "),
     retry_delay: (body.retry_delay_s ?? []).map((each) => `${each}s`).join(".."),
     retry_on: (body.retry_on ?? []).join(", "),
   };
@@ -62,6 +66,6 @@ export function edited(submission: Submission, form: Form, command: string): Rec
 
 /** Return the options of an earlier job that the form does not show. */
 export function unseen(submission: Submission): string[] {
-  const shown = ["command", "shell", ...Object.keys(EMPTY), "request", "time_limit_s", "retry_delay_s", "retry_on"];
+  const shown = ["command", "shell", ...Object.keys(EMPTY), "request", "time_limit_s", "idle_limit_s", "retry_delay_s"];
   return Object.keys(submission.body).filter((name) => !shown.includes(name));
 }
