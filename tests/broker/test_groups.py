@@ -18,8 +18,8 @@ from grassq.broker.actions.jobs import KillJobs, RerunJobs
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.broker.tokens import OWNER, Bearer
-from grassq.core.model import groups_of
 from grassq.core.planner.limits.groups import GroupLimit
+from grassq.core.planner.limits.membership import groups_of
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
 

@@ -65,6 +65,16 @@ def test_a_sweep_is_an_object_that_its_jobs_name() -> None:
     assert [(each["name"], each["id"], each["jobs"], each["stopped"]) for each in shown] == [("sweep-2", 2, 3, None)]
 
 
+def test_at_most_so_many_jobs_run_at_once_and_their_reruns_count_with_them() -> None:
+    fixture = a_decider(cpu=4)
+    ids = submit(fixture, 4, at_once=2)
+    assert states(fixture, ids) == [State.PLACED, State.PLACED, State.QUEUED, State.QUEUED]
+    fixture.exited(1, code=1)
+    assert fixture.job(3).state is State.PLACED
+    fixture.do(lambda batch: at_once.rerun(batch, chosen("1"), "key-rerun", b"d"))
+    assert (fixture.job(5).state, fixture.job(5).spec.constraints.groups) == (State.QUEUED, ("sweep:1",))
+
+
 def test_at_once_is_a_limit_of_a_group_until_the_last_job_ends_also_after_a_restart() -> None:
     fixture = a_decider()
     ids = submit(fixture, 3, at_once=2)

@@ -289,14 +289,6 @@ def scoped_key(token: str | None, key: str) -> str:
     return f"{token or ''}/{key}"
 
 
-def groups_of(options: SpecOptions) -> tuple[str, ...] | UnsetType:
-    """Return the groups of a job that may have a limit, sorted; UNSET for a job of no group."""
-    groups = [f"tag:{key}={value}" for key, value in options.tags]
-    if options.project is not None:
-        groups.append(f"project:{options.project}")
-    return tuple(sorted(groups)) or UNSET
-
-
 def order_of(priority: int, id_: int) -> int:
     """Return the queue position of a job that was not moved: a number of 64 bits; smaller goes first."""
     return (-priority << ORDER_BITS) + (id_ << SPARE_BITS)

@@ -14,7 +14,8 @@ from grassq.broker.service import Draft, insert, refuse_what_never_fits
 from grassq.broker.tokens import OWNER, Bearer
 from grassq.broker.waiting import dependents
 from grassq.broker.waiting.eligibility import REVOKED, Eligibility
-from grassq.core.model import FINAL, HOLDING, Job, Spec, State, groups_of, scoped_key
+from grassq.core.model import FINAL, HOLDING, Job, Spec, State, scoped_key
+from grassq.core.planner.limits.membership import regrouped
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.states import Cancel, Hold, Release, Unready
 from grassq.core.syntax.file_words import output_of_rerun
@@ -198,8 +199,7 @@ def _spec_of_rerun(spec: Spec) -> Spec:
     """Return the spec of another run: its output goes to a file of its own; a job of an earlier release gets groups."""
     if spec.dependencies:
         spec = replace(spec, dependencies=())
-    if spec.constraints.groups != (groups := groups_of(spec)):
-        spec = replace(spec, constraints=replace(spec.constraints, groups=groups))
+    spec = regrouped(spec, spec)
     return spec if spec.output is None else replace(spec, output=output_of_rerun(spec.output))
 
 

@@ -10,6 +10,7 @@ from grassq.broker.service import Done
 from grassq.core.model import ID_MAX
 from grassq.core.names import shown
 from grassq.core.planner.limits.groups import GroupLimit, GroupUse
+from grassq.core.planner.limits.membership import SWEEP_GROUP
 from grassq.core.resources.amounts import amount_number, check_count, check_resource_name, parse_amount
 from grassq.core.syntax.selectors import ByProject, ByTag, parse
 from grassq.errors import BadInput, NotFound, Refused
@@ -71,7 +72,7 @@ def limit_documents(batch: Batch) -> list[LimitDocument]:
 
 def _of_users(limits: Mapping[str, GroupLimit]) -> dict[str, GroupLimit]:
     """Return the limits that people have set, without those of sweeps."""
-    return {name: limit for name, limit in limits.items() if not name.startswith("sweep:")}
+    return {name: limit for name, limit in limits.items() if not name.startswith(SWEEP_GROUP)}
 
 
 def _document(group: str, limit: GroupLimit, held: GroupUse) -> LimitDocument:

@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 from aiohttp import web
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker import selection
@@ -26,6 +26,7 @@ from grassq.core.editing.values import REQUIRE, options_of, values_of
 from grassq.core.job_options import FILE_FIELDS, JobOptions, Pairs
 from grassq.core.model import Job, Spec
 from grassq.core.names import shown
+from grassq.core.planner.limits.membership import regrouped
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import BadInput, Refused
 from grassq.run import rundir
@@ -262,13 +263,7 @@ def _edited(
 def _still_in_sweep(spec: Spec, before: Spec) -> Spec:
     """Return the spec of an edited job as the part of its array and its sweep that it was."""
     parts = {name: getattr(before, name) for name in ("array_index", "array_of", "sweep", "point")}
-    groups = () if before.constraints.groups is UNSET else before.constraints.groups
-    kept = [group for group in groups if group.startswith("sweep:")]
-    if kept:
-        others = () if spec.constraints.groups is UNSET else spec.constraints.groups
-        grouped = replace(spec.constraints, groups=tuple(sorted({*others, *kept})))
-        spec = replace(spec, constraints=grouped)
-    return replace(spec, **parts)
+    return replace(regrouped(spec, before), **parts)
 
 
 def _rooted(options: JobOptions, before: JobOptions, cwd: bytes) -> JobOptions:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from grassq.broker.service import Draft
 from grassq.core.job_options import SPEC_FIELDS, JobOptions, uses_files
-from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, Spec, groups_of
+from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, Spec
 from grassq.core.names import check_mark, check_name, shown
+from grassq.core.planner.limits.membership import groups_of
 from grassq.core.planner.workers import WorkerRoles
 from grassq.core.printable import exact_span
 from grassq.core.resources.amounts import Request, parse_request
