@@ -174,7 +174,6 @@ def test_create_queue_takes_new_resources_and_variables_of_a_command(line: str) 
         ("--signal=USR1@60 ls", "did you mean --warn?"),
         ("--dependency=afterok:3 ls", "did you mean --after?"),
         ("--begin=18:00 ls", "did you mean --at?"),
-        ("--array=1-10 ls", "`grass sweep` makes many jobs of one command"),
         ("--partition=exp1 ls", "did you mean --queue?"),
         ("--job-name=x ls", "did you mean --name?"),
         ("-n x ls", "did you mean --name?"),

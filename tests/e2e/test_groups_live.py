@@ -86,7 +86,7 @@ def limited(grass: Grass, client: grassq.Client) -> None:
     grass.until(running, "running")
     assert "project:p   cpu 1 of 1.5, jobs 1 of 10\n" in grass.ok("limit")
     assert grass.json("limit", "tag:team=a")["limits"][0]["held"] == {"mem": 0}
-    assert "2 cpu asked, and project:p holds 1.5 at most" in grass.refuses(
+    assert "limit project:p cpu=1.5 jobs=10: job asks for 2" in grass.refuses(
         5, "enqueue", "--project=p", "--cpu=2", "true"
     )
     assert "jobs is a number from 1" in grass.refuses(2, "limit", "project:p", "jobs=0")

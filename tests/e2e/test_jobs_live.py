@@ -56,6 +56,7 @@ def test_a_job_is_told_who_it_is(grass: Grass) -> None:
         "GRASS_RESULT_FILE": str(folder / "1" / "files" / "result.json"),
         "GRASS_CHECKPOINT_DIR": str(folder / "checkpoint"),
         "GRASS_GPU": "3,4",
+        "GRASS_WORKER": grass.json("show")["workers"][0]["name"],
     }
     assert env["CUDA_VISIBLE_DEVICES"] == "3,4", "an inherited value is replaced"
     assert all(Path(ours[name]).is_dir() for name in ("GRASS_RUN_DIR", "GRASS_CHECKPOINT_DIR"))

@@ -142,9 +142,9 @@ def test_everything_can_be_paused(grass: Grass) -> None:
     assert {job["state"] for job in grass.ended(*ids)} == {"succeeded"}
 
 
-def test_pausing_a_job_names_hold(grass: Grass) -> None:
+def test_pausing_a_job_names_suspend(grass: Grass) -> None:
     id_ = grass.gated("go")
-    assert "hold" in grass.refuses(2, "pause", str(id_))
+    assert "suspend" in grass.refuses(2, "pause", str(id_))
     grass.open_gate("go")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from tests.e2e.world import Grass
@@ -77,9 +78,11 @@ def test_sweeps_stop_and_files_run_what_is_new_changed_or_failed(grass: Grass) -
         "21 jobs 1-21\n"
     )
     jobs = grass.ended(*range(1, 22))
-    reason = "sweep doomed-{x} stopped: 2 of its jobs failed"
     stopped = [job for job in jobs if job["state"] == "cancelled"]
-    assert len(stopped) >= 10 and {job["error"] for job in stopped} == {reason}
+    # Short jobs are prefetched, so more of them may have failed when the second failure was told.
+    [(name, failed)] = {tuple(str(job["error"]).split(" stopped: ")) for job in stopped}
+    assert len(stopped) >= 10 and name == "sweep doomed-{x}"
+    assert re.fullmatch(r"([2-9]|10) of its jobs failed", failed)
     assert [job["name"] for job in jobs[:2]] == ["doomed-0", "doomed-1"]
     [line] = [each.split() for each in grass.ok("show").splitlines() if each.startswith("doomed-{x} ")]
     assert line[1:3] == ["21/21", "stopped,"], "one line for a sweep whose jobs have names of their own"

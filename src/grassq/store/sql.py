@@ -151,7 +151,7 @@ TRIM_STORY = (
 )
 REMOVE_JOBS = "delete from job where id in ({ids})"
 #: All that is removed with a job.
-REMOVALS = (REMOVE_ATTEMPTS, REMOVE_EVENTS, REMOVE_DEPENDENCIES, REMOVE_PARENTS, REMOVE_JOBS)
+REMOVALS = (REMOVE_ATTEMPTS, REMOVE_EVENTS, REMOVE_TAGS, REMOVE_DEPENDENCIES, REMOVE_PARENTS, REMOVE_JOBS)
 REMOVE_ENVIRONMENT = """
 delete from environment where digest = ? and not exists (select 1 from job where job.env_digest = environment.digest)
 """

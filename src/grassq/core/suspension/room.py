@@ -113,7 +113,8 @@ def _fits(ledger: Ledger, name: str, device: str, amount: int) -> bool:
     if load.wholes:
         return False
     if name == VRAM:
-        return known is None or load.vram + amount <= known.vram
+        # The memory of a device that was removed meanwhile is not known: the job waits for the others there.
+        return known is not None and load.vram + amount <= known.vram
     worth = ONE if known is None else known.worth
     return amount < worth and load.used + amount <= worth
 
