@@ -66,7 +66,7 @@ from pathlib import Path
 import pytest
 from tests.sim.play import Play
 
-SEEDS = 600
+SEEDS = 300
 AT_ONCE = 20
 
 
