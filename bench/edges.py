@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -95,11 +95,11 @@ def measure(scale: float) -> list[dict[str, object]]:
     ]
 
 
-def _row(name: str, fill: object, edges: int) -> dict[str, object]:
+def _row(name: str, fill: Callable[[Broker], object], edges: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(Path(folder) / "store.db")
         began = time.perf_counter()
-        fill(broker)  # type: ignore[operator]
+        fill(broker)
         stored = time.perf_counter() - began
         loaded = broker.load()
         began = time.perf_counter()

@@ -18,7 +18,7 @@ Usage = Counter[tuple[str, str, str]]
 def usage(jobs: Iterable[Job], is_over: Callable[[Job], bool] = lambda job: False) -> Usage:
     """What jobs hold that are not over: (worker, resource, device) to amount."""
     held: Usage = Counter()
-    # One that is suspended and has given its devices back holds nothing; who waits behind it has them.
+    # A suspended job that has given its devices back holds nothing; the job that waits behind it has them.
     holding = [job for job in jobs if job.state in HOLDING and not job.is_freed]
     attempts = {job.attempt_id for job in holding}
     for job in holding:
