@@ -101,7 +101,8 @@ def test_why_names_resource_needed_free_and_holders() -> None:
 def test_why_tells_where_a_queued_job_is_in_line() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(gpu=1), a_draft(gpu=0.5), a_draft(gpu=1))
-    turn = {"higher": 0, "earlier": 0, "passed": 0, "passes": 64, "kept_on": None, "kept_since": None}
+    turn: dict[str, Any] = {"higher": 0, "earlier": 0, "passed": 0, "passes": 64, "kept_on": None, "kept_since": None}
+    turn["starts_by"] = None
     at = "2023-11-14T22:23:20.000Z"
     assert _why(fixture, "3")["turn"] == turn | {"kept_from_equals": False, "kept_from_equals_at": at}
     assert _why(fixture, "1")["turn"] is None

@@ -20,6 +20,7 @@ IN_LINE: dict[str, Any] = {
     "kept_since": None,
     "kept_from_equals": False,
     "kept_from_equals_at": None,
+    "starts_by": None,
 }
 
 
@@ -51,6 +52,10 @@ STAMP, CLOCK = today(11)
         (
             {"passed": 64, "kept_on": "desk", "kept_since": STAMP, "kept_from_equals": True},
             f"room is kept for it on desk since {CLOCK}",
+        ),
+        (
+            {"passed": 1, "kept_on": "desk", "kept_since": STAMP, "kept_from_equals": True, "starts_by": STAMP},
+            f"room is kept for it on desk since {CLOCK}; it starts by {CLOCK} at the latest, by time limits",
         ),
     ],
 )

@@ -275,6 +275,7 @@ def _turn_document(batch: Batch, turn: Turn) -> TurnDocument:
         "kept_since": date(turn.kept.since if turn.kept is not None else None),
         "kept_from_equals": turn.is_ripe,
         "kept_from_equals_at": date(turn.ripe_at),
+        "starts_by": date(turn.starts_by),
     }
 
 

@@ -141,10 +141,12 @@ def test_explain_says_when_the_job_that_keeps_room_starts_at_the_latest() -> Non
     (blocker,) = Outlook(board, T0 + 9).explain(board.jobs[3])
     assert blocker.why == "gpu is free but kept for job 2, which has waited longer"
     assert blocker.starts_by == T0 + 1000 + GRACE_S
+    assert Outlook(board, T0 + 9).turn(board.jobs[2]).starts_by == T0 + 1000 + GRACE_S, "the job itself is told too"
     board = a_busy_board(holder_limit_s=None)
     board.put(a_job(3, gpu=1))
     (blocker,) = Outlook(board, T0 + 9).explain(board.jobs[3])
     assert blocker.starts_by is None
+    assert Outlook(board, T0 + 9).turn(board.jobs[2]).starts_by is None
 
 
 def test_where_a_holder_ends_early_the_head_waits_no_longer_than_it_was_told() -> None:

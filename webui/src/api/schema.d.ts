@@ -4567,6 +4567,8 @@ export interface components {
             /** @description Whether jobs of the same priority may not pass it any more. */
             kept_from_equals: boolean;
             kept_from_equals_at: string | null;
+            /** @description When it starts at the latest, if every job in its way has a time limit. */
+            starts_by: string | null;
         };
         /**
          * Wait

@@ -48,6 +48,8 @@ class TurnDocument(TypedDict):
     #: Whether jobs of the same priority may not pass it any more.
     kept_from_equals: bool
     kept_from_equals_at: str | None
+    #: When it starts at the latest, if every job in its way has a time limit.
+    starts_by: str | None
 
 
 class WhyJobDocument(TypedDict):

@@ -60,6 +60,8 @@ class Turn(Struct, frozen=True):
     #: The worker on which room is kept for the job, and whether it is kept from equals too.
     kept: Kept | None = None
     is_ripe: bool = False
+    #: When the job starts at the latest, on the broker's monotonic clock, if time limits tell.
+    starts_by: float | None = None
 
 
 class Outlook:
@@ -107,7 +109,8 @@ class Outlook:
             return turn
         known = board.kept.get(job.id)
         since = known.since if known is not None and known.worker == found.worker else self._now
-        return replace(turn, kept=Kept(found.worker, since), is_ripe=found.is_ripe)
+        kept = Kept(found.worker, since)
+        return replace(turn, kept=kept, is_ripe=found.is_ripe, starts_by=self._starts_by([found]))
 
     def _blocker_at(self, worker: WorkerState, job: Job) -> Blocker | None:
         """Return why a job does not start on a worker; None if it fits there, and a later plan starts it."""

@@ -197,7 +197,10 @@ def _turns_away(offer: Offer, constraints: Constraints) -> str | None:
     """
     remote = constraints.remote or RemoteSubmitter()
     if not offer.prefix and not offer.unsecure and not remote.bare:
-        return f"queue {offer.queue!r} takes no jobs from other machines: it has no command of its own"
+        return (
+            f"queue {offer.queue!r} takes no jobs from other machines: it has no command of its own; "
+            f"on its worker, `grass create-queue {offer.queue} --unsecure` lets them run any program"
+        )
     if not offer.prefix and offer.wrap is None:
         return None
     has_command = bool(offer.prefix)
