@@ -49,6 +49,17 @@ def test_an_empty_queue_is_no_error() -> None:
     assert ids(with_queue(), "amb") == []
 
 
+def test_names_and_queues_in_a_list_mean_what_they_mean_alone() -> None:
+    fixture = with_queue()
+    fixture.submit(a_draft(name="lr"), a_draft(name="seed"), a_draft("amb"), a_draft())
+    assert ids(fixture, "lr,amb") == [1, 3] and ids(fixture, "4,seed,lr") == [1, 2, 4]
+    with pytest.raises(NotFound, match="no job matches 'sed'; did you mean 'seed'"):
+        ids(fixture, "lr,sed")
+    empty = with_queue()
+    empty.submit(a_draft())
+    assert ids(empty, "amb,1") == [1], "a queue without jobs is no error in a list either"
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [("runing", "running"), ("resnt", "resnet"), ("al", "all"), ("ambb", "amb"), ("name:resnt", "resnet")],

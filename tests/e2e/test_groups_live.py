@@ -38,7 +38,7 @@ def tagged(grass: Grass, client: grassq.Client) -> None:
     ]
     assert ids(grass, "project:p+held,tag:run=1") == [1, 2] and ids(grass, "held+since:1h+tag:team=a") == [2]
     assert "no job matches tag:team=c+held" in grass.refuses(3, "kill", "tag:team=c+held")
-    assert "'exp' is not a state" in grass.refuses(2, "show", "held,exp")
+    assert "no job matches 'hold'; did you mean 'held'?" in grass.refuses(3, "show", "1,hold")
     assert "'a=b,c' cannot be a tag" in grass.refuses(2, "enqueue", "--tag", "a=b,c", "true")
     too_many = [word for number in range(33) for word in ("--tag", f"k{number}=v")]
     assert "32 tags at most" in grass.refuses(2, "enqueue", *too_many, "true")

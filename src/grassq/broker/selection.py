@@ -299,7 +299,11 @@ def resolve(batch: Batch, selector: Selector) -> Selector:
 def _alternative(batch: Batch, part: Part | AllOf) -> Part | AllOf:
     if isinstance(part, AllOf):
         return AllOf(batch.store.fewest_first([_fixed(batch, each) for each in part.parts]))
-    return _fixed(batch, part)
+    meant = _fixed(batch, part)
+    if isinstance(part, ByWord) and isinstance(meant, ByName) and not batch.store.jobs(meant, 1):
+        # Among others it would select nothing, and a misspelt state would go unseen.
+        raise NotFound(f"no job matches {describe(part)}; {_hint(batch, part)}")
+    return meant
 
 
 def _fixed(batch: Batch, part: Part) -> Part:

@@ -149,11 +149,6 @@ def _compound(text: str) -> Selector:
                 ranges += some
             case ByState(names):
                 states += names
-            case ByWord(word):
-                raise BadInput(
-                    f"{shown(text)}: {shown(word)} is not a state; in a list, write queue:{word} or name:{word}"
-                    f" (the states are {', '.join(STATES)})"
-                )
             case _:
                 alternatives.append(found)
     if states:

@@ -42,9 +42,7 @@ def _turn(turn: Mapping[str, Any]) -> str:
     kept = f"room is kept for it on {turn.get('kept_on')} since {job_text.clock(turn.get('kept_since'), now)}"
     latest = job_text.clock(turn.get("kept_from_equals_at"), now)
     if turn.get("starts_by"):
-        return (
-            f"{kept}; it starts by {job_text.clock(turn['starts_by'], now)} at the latest, by time limits"
-        )
+        return f"{kept}; it starts by {job_text.clock(turn['starts_by'], now)} at the latest, by time limits"
     if turn.get("kept_from_equals"):
         return kept
     if turn.get("kept_on") is not None:
