@@ -19,7 +19,7 @@ from grassq.broker import service
 JOBS = 10_000
 CONNECTIONS = 32
 #: How long each attack is watched.
-ATTACK_S = 3.0
+ATTACK_S = 1.5
 #: The bound holds for a broker that has a core to itself. On a machine that is busy with other things, a broker under
 #: attack gets a part of a core, and the bound is as much longer; a part below the least counts as that.
 BOUND_S, LEAST_PART = 0.5, 0.2
