@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tests.machines.far_site import FarSite
+from tests.run.harness import eventually
 
 from grassq.run.lease_timer import boottime
 
@@ -34,4 +36,27 @@ def test_an_attempt_is_warned_and_ended_by_its_time_limit_and_by_its_silence(tmp
     assert (ended["outcome"], ended["error"]) == ("timed_out", "the time limit of 2.5s was reached")
     assert ended["signal"] == 9 and (site.home / "saved").exists()
     assert site.ended(3)["outcome"] == "exited" and site.left() == []
+    site.close()
+
+
+def test_only_the_time_in_which_an_attempt_runs_counts_for_its_limit(tmp_path: Path) -> None:
+    site, orders, limits = FarSite(tmp_path, "dash"), count(1), {"time_limit_s": 1.5, "grace_s": 0.2}
+    counts = ("/bin/sh", "-c", "while :; do echo; sleep 0.1; done")
+
+    def order(job: int, *, stop: bool) -> None:
+        number = next(orders)
+        eventually(lambda: site.far.suspend((job, 1), number, stop) or site.far.look((job, 1)).exit, "the order")
+
+    assert all([site.start(job, *counts, **limits) for job in (1, 2, 3)])
+    order(2, stop=True)
+    stopped_at = boottime()
+    while site.far.look((3, 1)).exit is None and boottime() < stopped_at + 20:
+        order(3, stop=True)
+        order(3, stop=False)
+    eventually(lambda: boottime() > stopped_at + 2.0, "more than its limit, while job 2 is suspended")
+    order(2, stop=False)
+    assert [site.ended(job)["outcome"] for job in (1, 2, 3)] == ["timed_out"] * 3
+    steps = {job: len(site.log(job)) for job in (1, 2, 3)}
+    assert steps[2] > steps[1] / 2, "the time in which it was suspended does not count"
+    assert steps[3] < steps[1] * 2, "the time in which it ran counts, however often it was suspended"
     site.close()

@@ -205,14 +205,24 @@ far_press() {
         fi
     fi
     if [ -z "$far_deadline" ]; then
-        far_suspend
-        case $far_suspended in
-        *'"stop": true}') far_hold_limits ;;
-        *) far_keep_limits ;;
-        esac
+        # The time since the last look counts for what the attempt did then, not for what it is told now.
+        far_count_time
+        if [ -z "$far_timed_out" ]; then
+            far_was=$far_suspended
+            far_suspend
+            [ "$far_suspended" = "$far_was" ] || far_count_time
+        fi
         [ -z "$far_timed_out" ] || far_end_by "$((far_up + far_grace_ms))"
     fi
     [ -z "$far_deadline" ] || far_push_on
+}
+
+# Let the time since the last look count for the limits, unless the attempt was suspended.
+far_count_time() {
+    case $far_suspended in
+    *'"stop": true}') far_hold_limits ;;
+    *) far_keep_limits ;;
+    esac
 }
 
 # Stop the tree or let it go on, as the newest order in the run dir says, and note that it is done.
