@@ -22,7 +22,7 @@ from grassq.core.planner.limits.known_starts import STARTS_WITHIN_S
 from grassq.core.planner.overlay import Overlay
 from grassq.core.planner.plan import Plan, adopt, plan
 from grassq.core.resources.amounts import Request
-from grassq.core.states import Cancel, Place, Started, advance
+from grassq.core.states import Cancel, Place, Started, Stuck, advance
 
 AT_ONCE = ReservationPolicy(0, 0.0)
 GRACE_S = 10.0
@@ -58,6 +58,13 @@ def a_busy_board(holder_limit_s: float | None = 1000.0) -> Board:
     board.put(a_job(2, gpu=2))
     assert go_on(board, T0) == []
     return board
+
+
+def test_no_job_passes_where_the_supervisor_of_a_holder_is_gone_and_its_limit_with_it() -> None:
+    board = a_busy_board()
+    board.put(advance(board.holding[1], Stuck(1, "supervisor gone"), T0))
+    board.put(limited(a_job(3, gpu=1), 900.0))
+    assert go_on(board, T0) == []
 
 
 def test_a_job_that_ends_in_time_uses_what_is_kept_and_others_do_not() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct
 
-from grassq.core.model import Constraints, Job
+from grassq.core.model import Constraints, Job, State
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation, Request
 from grassq.core.resources.fit import FreeView, Shortage, fit
@@ -98,6 +98,8 @@ def _holder(board: Board, job: Job, now: float) -> _Holder | None:
     if limit_s is None or placed is None or job.suspension is not None:
         # The time in which a job was suspended does not count for its limit.
         return None
+    if job.state is State.RUNNING and job.reason is not None:
+        return None  # its supervisor is gone, and its limit with it
     # The limit counts from the start, which its worker saw: after it was placed, and before the report came.
     earliest = now if job.cancel_requested else placed + limit_s
     started = board.times.started.get(job.attempt_id, now + STARTS_WITHIN_S)
