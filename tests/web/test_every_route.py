@@ -198,6 +198,9 @@ class EveryRoute:
         assert said == b"job 8 held in q\n"
         await ask("POST", "/v1/submit", jobs=[{"command": ["true"], "queue": "q", "hold": True}])
         await ask("POST", "/v1/submit-many", job={"queue": "q", "hold": True}, commands=[["true"], ["false"]])
+        await ask(
+            "POST", "/v1/dry-run", job={"queue": "q"}, commands=["true {x}"], grid={"parameters": {"x": ["0..2"]}}
+        )
         await ask("POST", "/v1/check", words=["q", "--gpu", "1", "true"])
         await ask("POST", "/v1/check", batch="a;;/tmp/out.txt;;true;;;\nwrong")
         await ask("POST", "/v1/submit-batch", text="a;;out.txt;;true;;;", job={"queue": "q", "hold": True}, cwd="/tmp")

@@ -9,9 +9,9 @@ from tests.web.broker_fixture import Answer, BrokerFixture, key, play
 from tests.web.test_submit_many import ENV, out, stored, with_queues
 
 
-async def many(fixture: BrokerFixture, token: str | None = None, **body: Any) -> Answer:
+async def many(fixture: BrokerFixture, token: str | None = None, route: str = "/v1/submit-many", **body: Any) -> Answer:
     body = {"job": {}, "commands": [["/bin/echo", "{index}"]], "key": key(), "env": ENV, "cwd": "/", **body}
-    return await fixture.ask("POST", "/v1/submit-many", body, token, local=token is None)
+    return await fixture.ask("POST", route, body, token, local=token is None)
 
 
 async def apply(fixture: BrokerFixture, token: str | None = None, queue: str = "", **sweep: Any) -> Answer:
@@ -50,6 +50,37 @@ def test_an_array_and_a_list_are_one_command_in_a_body() -> None:
     play(test)
 
 
+def test_lists_and_grids_are_expanded_by_the_daemon_and_tried_without_being_queued() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        await with_queues(fixture)
+        grid = {"parameters": {"lr": ["log:1e-3..1e-1:3"], "bs": ["32..128*2", "x y"]}, "exclude": ["lr=0.1 bs=32"]}
+        body = {"commands": ["/bin/echo {lr} {bs}"], "grid": grid, "sweep": {"at_once": 2, "max_fails": 1}}
+        answer = await many(fixture, route="/v1/dry-run", **body)
+        assert (answer.json["count"], answer.json["commands"][0]) == (11, ["/bin/echo", "0.001", "32"]), answer.body
+        assert answer.json["reason"] or answer.json["workers"]
+        assert not await stored(fixture), "a dry run stores nothing"
+        assert (await many(fixture, **body)).json["count"] == 11
+        jobs = await stored(fixture)
+        assert dict(jobs[3].spec.parameters) == {"lr": "0.001", "bs": "x y"}
+        assert {(job.spec.sweep, job.spec.constraints.groups) for job in jobs} == {(1, ("sweep:1",))}
+        rows = {"text": 'a,b\n"x y",{cpu}\n', "file": "rows.csv"}
+        assert (await many(fixture, commands=[["/bin/echo", "{a}", "{b}"]], rows=rows)).json["count"] == 1
+        assert (await stored(fixture))[-1].spec.command == (b"/bin/echo", b"x y", b"{{cpu}}")
+        # A row with each combination; and a key that an unfinished job has.
+        both = {"commands": ["/bin/echo {line} {n}"], "rows": {"text": "p\nq", "kind": "txt"}}
+        answer = await many(fixture, route="/v1/dry-run", **both, grid={"parameters": {"n": ["0..1"]}})
+        assert [each[1:] for each in answer.json["commands"]] == [["p", "0"], ["p", "1"], ["q", "0"], ["q", "1"]]
+        one = {"commands": [["/bin/true"]], "job": {"unique": "k", "hold": True}}
+        first = (await many(fixture, **one)).json["first"]
+        assert (await many(fixture, route="/v1/dry-run", **one)).json["existing"] == first
+        ann = await fixture.token("submit", bare=True)
+        huge = {"parameters": {name: ["1..300"] for name in "abc"}}
+        answer = await many(fixture, ann, commands=["/bin/echo {a}{b}{c}"], grid=huge, job={"queue": "default"})
+        assert answer.status == 400 and "more than 20,000 combinations" in answer.json["error"]["message"]
+
+    play(test)
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"array": "0-1000000"}, "more than 100,000 jobs"),
     ({"array": ""}, "is not an index"),
@@ -68,6 +99,17 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"each": {str(n): ["1"] for n in range(70)} | {"index": ["1"]}}, "64 parameters at most"),
     ({"job": {"name": "x{y}"}}, "cannot be a job name"),
     ({"parameters": {"x": ["1", "2"]}}, "has 2 values for 1 jobs"),
+    ({"rows": {"text": "a,b\n1"}}, "the list, line 2: it has 1 values"),
+    ({"rows": {"text": "\ud800"}}, "invalid request"),
+    ({"rows": {"text": "a\n1", "kind": "xls"}}, "invalid request"),
+    ({"rows": {"text": "index\n1"}, "array": "0-1"}, "go with one command"),
+    ({"grid": {"parameters": {"x": ["0.."]}}}, "which is a line"),
+    ({"commands": ["echo {x}"], "grid": {"parameters": {"x": ["0.."]}}}, "it has no end"),
+    ({"commands": ["echo {x}"], "grid": {"parameters": {"x": []}}}, "has no values"),
+    ({"commands": ["echo {y}"], "grid": {"parameters": {"x": ["1"]}}}, "{y} has no values"),
+    ({"commands": ["echo {x}"], "grid": {"parameters": {"x": ["1"]}, "exclude": ["x=1"]}}, "leaves out every point"),
+    ({"commands": ["e {x}{y}"], "grid": {"parameters": {"x": ["1..90000"], "y": ["1..90000"]}}}, "combinations"),
+    ({"array": "0-1", "job": {"unique": "k"}}, "--unique is for one job"),
 ]
 
 
@@ -76,6 +118,8 @@ def test_what_is_wrong_stores_nothing() -> None:
         for body, said in WRONG:
             answer = await many(fixture, **body)
             assert answer.status == 400 and said in answer.json["error"]["message"], (body, answer.body)
+            tried = await many(fixture, route="/v1/dry-run", **body)
+            assert tried.json == answer.json, "a dry run says the same"
         assert not await stored(fixture)
 
     play(test)

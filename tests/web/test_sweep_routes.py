@@ -71,6 +71,36 @@ def test_a_sweep_has_its_parameters_and_results_as_columns(monkeypatch: pytest.M
     with_rig(test, monkeypatch)
 
 
+def test_a_sweep_is_one_line_and_one_table_whatever_its_jobs_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        fixture = rig.fixture
+
+        async def listed(query: str = "") -> list[tuple[str, int | None, int]]:
+            answer = (await fixture.ask("GET", f"/v1/sweeps{query}", local=True)).json
+            return [(each["name"], each["id"], each["jobs"]) for each in answer["sweeps"]]
+
+        body = {"commands": ["true {x}"], "env": [["PATH", "/bin"]], "sweep": {"at_once": 1, "definition": HOSTILE}}
+        grid = {"parameters": {"x": ["0..2"]}}
+        for name in ("fit", "fit", "p-{x}"):
+            sent = {**body, "grid": grid, "key": key(), "job": {"name": name, "hold": True}}
+            assert (await fixture.ask("POST", "/v1/submit-many", sent, local=True)).json["count"] == 3
+        await submit(fixture, {"name": "plain"}, {"name": "plain"})
+        assert await listed() == [("plain", None, 2), ("p-{x}", 7, 3), ("fit", 4, 3), ("fit", 1, 3)]
+        assert await listed("?limit=2&cursor=7") == [("fit", 4, 3), ("fit", 1, 3)]
+        found = await sweep(fixture, "sweep:7")
+        assert (found["name"], found["id"], found["at_once"], found["definition"]) == ("p-{x}", 7, 1, HOSTILE)
+        assert [row["values"] for row in found["rows"]] == [[2], [1], [0]]
+        await change(fixture, "kill", "sweep:7")
+        assert (await sweep(fixture, "sweep:7"))["counts"] == {"cancelled": 3}
+        rows = (await fixture.ask("GET", "/v1/jobs/window?q=sweep:4", local=True)).json
+        assert [job["id"] for job in rows["jobs"]] == [6, 5, 4] and rows["count"] == 3
+        for wrong, status in (("sweep:99", 404), ("sweep:x", 400)):
+            assert (await fixture.ask("GET", f"/v1/sweeps/{wrong}", local=True)).status == status
+        assert (await fixture.ask("GET", "/v1/jobs/window?q=sweep:x", local=True)).status == 400
+
+    with_rig(test, monkeypatch)
+
+
 def test_a_sweep_of_many_jobs_has_the_newest_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("grassq.web.tables.sweeps", "grassq.broker.windows.sweep_jobs"):
         monkeypatch.setattr(f"{module}.SWEEP_JOBS_MAX", 10)

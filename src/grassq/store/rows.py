@@ -255,7 +255,7 @@ def facts_from(row: Row) -> JobFacts:
     where = worker if state in _SHOWS_PLACEMENT else None
     # fmt: off
     return JobFacts(row[0], state, row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9], row[10],
-                    where, request, command, tags)
+                    where, request, command, tags, None if rest is None else rest.later.get("sweep"))
     # fmt: on
 
 

@@ -291,21 +291,6 @@ class SubmitBody(ProgramBody, kw_only=True):
     rerun_of: JobId | None = None
 
 
-class ManyBody(ProgramBody, kw_only=True):
-    """Many commands submitted by a program, and the options that all of them share."""
-
-    job: JobBody
-    commands: list[Command]
-    #: Of each parameter of a sweep the value in each command.
-    parameters: ParameterColumns = {}
-    #: The jobs are a sweep.
-    sweep: SweepBody | None = None
-    #: Indexes such as 0-99%8, or the columns of a list: the one command is run for each index or row, and `{index}` or
-    #: `{column}` in it becomes the value.
-    array: str | None = None
-    each: ParameterColumns = {}
-
-
 class SelectBody(Body, kw_only=True):
     """Selected jobs, and the parameters of an action on them."""
 

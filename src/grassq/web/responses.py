@@ -185,6 +185,8 @@ def dry_run_text(typed: Enqueue, would: DryRunDocument) -> str:
     """Return what `grass enqueue --dry-run` prints."""
     if typed.command.json:
         return msgspec.json.encode(would).decode() + "\n"
+    if (live := would["existing"]) is not None:
+        return f"job {live} with unique key {typed.options.unique!r} is not finished; nothing would be queued\n"
     count = would["count"]
     lines = [f"{count} {'job' if count == 1 else 'jobs'} would be {would['state']} in {would['queue']}"]
     lines += [f"  {words[0] if would['shell'] else shlex.join(words)}" for words in would["commands"]]

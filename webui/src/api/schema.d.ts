@@ -536,7 +536,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The sweeps: names that several jobs share, the newest first
+         * The sweeps, and the names that several other jobs share, the newest first
          * @description The owner, or a token or session with the scope read, submit or admin.
          */
         get: operations["getSweeps"];
@@ -556,7 +556,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The parameters and results of the jobs of one name, as a table
+         * The parameters and results of the jobs of one sweep, `sweep:ID`, or of one name, as a table
          * @description The owner, or a token or session with the scope read, submit or admin.
          */
         get: operations["getSweepsName"];
@@ -662,6 +662,26 @@ export interface paths {
          * @description The owner, or a token or session with the scope submit or admin.
          */
         post: operations["postSubmitMany"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/dry-run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tell what `POST /v1/submit-many` would do, and store nothing
+         * @description The owner, or a token or session with the scope submit or admin.
+         */
+        post: operations["postDryRun"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2645,6 +2665,24 @@ export interface components {
             utilisation: number | null;
         };
         /**
+         * GridBody
+         * @description The parameters of a sweep, whose combinations are its points.
+         */
+        GridBody: {
+            /**
+             * @description By parameter: values, and ranges such as `0..4`, `32..256*2` and `log:1e-5..1e-1:20`.
+             * @default {}
+             */
+            parameters: {
+                [key: string]: string[];
+            };
+            /**
+             * @description Points that are left out: `lr=0.1 bs=32`.
+             * @default []
+             */
+            exclude: string[];
+        };
+        /**
          * Hello
          * @description The first thing a page hears.
          */
@@ -3585,6 +3623,16 @@ export interface components {
             each: {
                 [key: string]: string[];
             };
+            /**
+             * @description Instead of `each`: the list as text. With `grid`, each row is joined with each combination.
+             * @default null
+             */
+            rows: components["schemas"]["RowsBody"] | null;
+            /**
+             * @description The one command, a line, is run for each point, as by `grass sweep`: `{name}` becomes the value.
+             * @default null
+             */
+            grid: components["schemas"]["GridBody"] | null;
             /** @description 32 hex digits; a repeated request with the same key gets the answer of the first. */
             key: string;
             /**
@@ -4045,6 +4093,23 @@ export interface components {
             running: number;
         };
         /**
+         * RowsBody
+         * @description A list as text: a CSV with a header, JSON lines, or lines, whose one column is `line`.
+         */
+        RowsBody: {
+            text: string;
+            /**
+             * @default csv
+             * @enum {unknown}
+             */
+            kind: "csv" | "jsonl" | "txt";
+            /**
+             * @description What errors call it.
+             * @default the list
+             */
+            file: string;
+        };
+        /**
          * Run
          * @description A run of a job that was run again.
          */
@@ -4415,12 +4480,21 @@ export interface components {
         };
         /**
          * SweepTable
-         * @description The jobs of one name with their parameters and results.
+         * @description The jobs of one sweep, or of one name, with their parameters and results.
          */
         SweepTable: {
             name: string;
+            /** @description The sweep, `sweep:ID` as a selector; null for jobs that only share a name. */
+            id: number | null;
+            /** @description What made the jobs, and what was typed. */
+            kind: ("array" | "each" | "file" | "sweep") | null;
+            definition: string;
+            /** @description The most jobs that run at once, the failures after which nothing more starts, and why it was stopped. */
+            at_once: number | null;
+            max_fails: number | null;
+            stopped: string | null;
             queue: string;
-            /** @description How many jobs have this name; of more than 10,000 the newest are in `rows`, and `is_cut` says so. */
+            /** @description How many jobs there are; of more than 10,000 the newest are in `rows`, and `is_cut` says so. */
             count: number;
             is_cut: boolean;
             /** @description By state. */
@@ -4547,6 +4621,28 @@ export interface components {
          */
         Tokens: {
             tokens: components["schemas"]["Token"][];
+        };
+        /**
+         * Tried
+         * @description What jobs of a program would do; nothing was stored.
+         */
+        Tried: {
+            /** @description How many jobs would be queued. */
+            count: number;
+            queue: string;
+            state: components["schemas"]["State"];
+            /** @description The amounts that each job asks for, in words. */
+            request: string;
+            /** @description The workers on which the first job could start now. */
+            workers: string[];
+            /** @description Why the first job would not start now; null if it would. */
+            reason: string | null;
+            /** @description The first commands, and whether each is one line for a shell. */
+            commands: string[][];
+            shell: boolean;
+            /** @description The unfinished job that has the same unique key, so that nothing would be queued; null if there is none. */
+            existing: number | null;
+            warnings: string[];
         };
         /**
          * Turn
@@ -5722,6 +5818,32 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ManySubmitted"];
+                };
+            };
+            503: components["responses"]["Refusal"];
+            "4XX": components["responses"]["Refusal"];
+        };
+    };
+    postDryRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ManyBody"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tried"];
                 };
             };
             503: components["responses"]["Refusal"];

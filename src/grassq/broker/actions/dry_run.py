@@ -11,7 +11,7 @@ from grassq.broker.documents.texts import short_command, word_text
 from grassq.broker.service import Draft
 from grassq.broker.tokens import Bearer
 from grassq.broker.views import lacking
-from grassq.core.model import Job, State
+from grassq.core.model import Job, State, scoped_key
 from grassq.core.planner.explain import Outlook
 from grassq.core.resources.amounts import request_text
 
@@ -35,13 +35,19 @@ class DryRunDocument(TypedDict):
     #: The first commands, and whether each is one line for a shell.
     commands: list[list[str]]
     shell: bool
+    #: The unfinished job that has the same unique key, so that nothing would be queued; null if there is none.
+    existing: int | None
 
 
-def dry_run(batch: Batch, drafts: Sequence[Draft], bearer: Bearer = tokens.OWNER) -> DryRunDocument:
+def dry_run(
+    batch: Batch, drafts: Sequence[Draft], bearer: Bearer = tokens.OWNER, shown: int = COMMANDS_SHOWN
+) -> DryRunDocument:
     """Return what a submission would do now; raise what the submission would raise."""
     first = drafts[0]
     job = service.imagined(batch, first, bearer, count=len(drafts))
     workers, reason = _where(batch, job)
+    key = first.spec.unique
+    live = None if key is None else batch.live_with(scoped_key(bearer.token, key))
     return {
         "count": len(drafts),
         "queue": first.spec.queue,
@@ -49,8 +55,9 @@ def dry_run(batch: Batch, drafts: Sequence[Draft], bearer: Bearer = tokens.OWNER
         "request": request_text(first.spec.request),
         "workers": workers,
         "reason": reason,
-        "commands": [short_command([word_text(w) for w in each.spec.command]) for each in drafts[:COMMANDS_SHOWN]],
+        "commands": [short_command([word_text(w) for w in each.spec.command]) for each in drafts[:shown]],
         "shell": first.spec.shell is not None,
+        "existing": None if live is None else live.id,
     }
 
 

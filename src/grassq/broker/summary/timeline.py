@@ -23,6 +23,8 @@ from grassq.store.base import Attempt
 RETRIED_MAX = 100
 #: Characters of a command.
 COMMAND_CHARS = 200
+#: What a block has instead of the state of a job that is suspended and keeps its devices.
+SUSPENDED = "suspended"
 
 #: Blocks, each with its lane.
 Placed = list[tuple[LaneKey, LaneBlock]]
@@ -93,7 +95,8 @@ def _lanes(batch: Batch) -> tuple[dict[LaneKey, Document], dict[LaneKey, Documen
 
 def _running(job: Job, now: float) -> Placed:
     assert job.placement is not None
-    block = LaneBlock(job.id, job.attempt, "running", str(job.state), job.started or now, None, 0.0)
+    state = SUSPENDED if job.is_suspended else str(job.state)
+    block = LaneBlock(job.id, job.attempt, "running", state, job.started or now, None, 0.0)
     return blocks_on(job.placement.worker, job.placement.allocation, block)
 
 

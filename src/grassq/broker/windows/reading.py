@@ -56,6 +56,8 @@ def sources_of(query: Query) -> tuple[RowSource, ...]:
     """Return the jobs to look at for a query: by an index where there is one; at any time no job is in two sources."""
     if query.ids:
         return tuple(RowSource(low=low, high=high) for low, high in _merged(query.ids))
+    if query.sweeps:
+        return tuple(RowSource(("sweep", sweep)) for sweep in sorted(query.sweeps))
     if query.names and not any(map(is_pattern, query.names)):
         return tuple(RowSource(("name", name)) for name in sorted(query.names))
     if query.states and State.SUCCEEDED.value not in query.states:
@@ -105,7 +107,7 @@ def unseen(found: Iterable[JobFacts], seen: set[int]) -> list[JobFacts]:
 def step_rows(query: Query, columns: Columns) -> int:
     """Return how many rows of a table one step may look at."""
     texts = (query.queues, query.names, query.workers, query.projects, query.tags, query.texts)
-    words = sum(map(len, texts)) + len(query.ids) + len(query.bounds)
+    words = sum(map(len, texts)) + len(query.ids) + len(query.sweeps) + len(query.bounds)
     return max(STEP_LEAST, (STEP_SPECS if columns.spec else STEP_ROWS) // (1 + words // WORDS_DOUBLE))
 
 

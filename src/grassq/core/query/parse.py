@@ -13,7 +13,7 @@ from grassq.core.resources.amounts import parse_amount
 from grassq.core.syntax.durations import duration_s
 from grassq.core.syntax.options import closest, resource_name_fault
 from grassq.core.syntax.resource_names import COMMON_RESOURCES, OTHER_NAMES
-from grassq.core.syntax.selectors import AllJobs, ByIds, ByState, LastJob, parse
+from grassq.core.syntax.selectors import AllJobs, ByIds, ByState, BySweep, LastJob, parse
 from grassq.errors import BadInput
 
 QUERY_CHARS_MAX = 4000
@@ -30,6 +30,7 @@ KEYS = {
     "worker": "a worker, with * for any text",
     "project": "a project, with * for any text",
     "tag": "key=value or a key, with * for any text",
+    "sweep": "the id of a sweep",
     "id": "7, 3-7 or 1,4",
     "since": "2d: jobs that have not ended, or ended in this time",
     "text": "a part of the name or the command",
@@ -146,6 +147,11 @@ def _keyed(query: Query, key: str, value: str, typed: str) -> Query:
             if not isinstance(selector, ByIds):
                 raise BadInput(f"{shown(typed)}: after id: come ids such as {KEYS['id']}")
             return _with_ids(query, selector.ranges, typed)
+        case "sweep":
+            meant = parse(f"sweep:{value}")
+            if not isinstance(meant, BySweep):
+                raise BadInput(f"{shown(typed)}: after sweep: comes {KEYS['sweep']}")
+            return replace(query, sweeps=query.sweeps | {meant.id})
         case "since":
             seconds = duration_s(value, "since:")
             return replace(query, since_s=max(seconds, query.since_s or 0.0))

@@ -48,6 +48,7 @@ class JobFacts(Struct, frozen=True, gc=False):
     #: The words of the command, joined by blanks.
     command: str = ""
     tags: Tags = ()
+    sweep: int | None = None
 
 
 def facts_of(job: Job) -> JobFacts:
@@ -68,6 +69,7 @@ def facts_of(job: Job) -> JobFacts:
         job.spec.request,
         b" ".join(job.spec.command).decode("utf-8", "backslashreplace"),
         job.spec.tags,
+        job.spec.sweep,
     )
 
 
@@ -119,6 +121,8 @@ class Query(Struct, frozen=True):
     projects: frozenset[str] = frozenset()
     #: Each a key with its value, or a key alone.
     tags: frozenset[str] = frozenset()
+    #: By the ids of the sweeps.
+    sweeps: frozenset[int] = frozenset()
     #: Inclusive ranges.
     ids: tuple[tuple[int, int], ...] = ()
     #: How far back from the last job: `@` is 0, `@~1` is 1. The broker replaces these by ids.
@@ -135,7 +139,9 @@ class Query(Struct, frozen=True):
         keys = {bound.key for bound in self.bounds}
         parts = {"name": self.names, "project": self.projects, "finished": self.since_s is not None}
         first = columns_up_to("queue", *(name for name, part in parts.items() if part), *keys & COLUMN_OF.keys())
-        return Columns(first, bool(self.workers), bool(keys - JOB_NUMBERS.keys()), bool(self.texts or self.tags))
+        return Columns(
+            first, bool(self.workers), bool(keys - JOB_NUMBERS.keys()), bool(self.texts or self.tags or self.sweeps)
+        )
 
     @property
     def depends_on_time(self) -> bool:
@@ -151,6 +157,7 @@ class Query(Struct, frozen=True):
             and (not self.workers or (job.worker is not None and fits_any(self.workers, job.worker)))
             and (not self.projects or (job.project is not None and fits_any(self.projects, job.project)))
             and (not self.tags or any(fits_any(self.tags, f"{k}={v}") or fits_any(self.tags, k) for k, v in job.tags))
+            and (not self.sweeps or job.sweep in self.sweeps)
             and (not self.ids or any(low <= job.id <= high for low, high in self.ids))
             and (self.since_s is None or _is_recent(job, now - self.since_s))
             and (not self.bounds or all(_holds(bound, job, now) for bound in self.bounds))

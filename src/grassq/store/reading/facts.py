@@ -13,7 +13,7 @@ from grassq.store.base import Row
 from grassq.store.reading.finished import FinishedJobs
 
 #: An index that lists jobs, and what the jobs have in common; ("", "") for all jobs.
-FactSource = tuple[Literal["", "state", "queue", "name", "project"], str]
+FactSource = tuple[Literal["", "state", "queue", "name", "project", "sweep"], str | int]
 
 
 class FactReader(FinishedJobs):

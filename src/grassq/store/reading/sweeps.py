@@ -44,6 +44,10 @@ class SweepReader(JobReader):
         """Return the sweeps of a name, newest first, at most `limit`."""
         return self._read(_sweep_from, sql.SELECT_SWEEPS_OF_NAME, name, limit)
 
+    def sweeps_below(self, id_: int, limit: int) -> list[Sweep]:
+        """Return the sweeps with ids below `id_`, newest first, at most `limit`."""
+        return self._read(_sweep_from, sql.SELECT_SWEEPS_BELOW, id_, limit)
+
     def in_sweep(self, sweep: int) -> Counter[str]:
         """Return how many jobs of a sweep are in each state; looks at each of its jobs."""
         return Counter(dict(self._read(itemgetter(0, 1), sql.COUNT_IN_SWEEP, sweep)))

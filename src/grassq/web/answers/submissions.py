@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
+from grassq.broker.actions.dry_run import DryRunDocument
 from grassq.core.model import State
 from grassq.web.responses import BulkDocument
 
@@ -27,6 +28,12 @@ class ManySubmittedDocument(TypedDict):
     warnings: list[str]
     #: True if nothing was queued: this is the unfinished job that has the same unique key.
     existing: NotRequired[bool]
+
+
+class TriedDocument(DryRunDocument):
+    """What jobs of a program would do; nothing was stored."""
+
+    warnings: list[str]
 
 
 class EditableJobDocument(TypedDict):

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from grassq.core.job_options import JobOptions
 from grassq.core.model import State
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
-from grassq.core.sweeps.arrays import read_array
+from grassq.core.sweeps.arrays import TaskArray, read_array
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.core.syntax.options import closest
 from grassq.errors import BadInput, Gone, GrassError, NotFound, StoreUnavailable
@@ -30,7 +30,7 @@ from grassq.web.access.bodies import REMOTE_BODY_MAX
 from grassq.web.access.description import Description, Form
 from grassq.web.access.principal import CALLER
 from grassq.web.access.turns import CallerTurns
-from grassq.web.answers.submissions import ManySubmittedDocument, SubmittedDocument
+from grassq.web.answers.submissions import ManySubmittedDocument, SubmittedDocument, TriedDocument
 from grassq.web.requests import Submitter
 from grassq.web.responses import (
     digest,
@@ -45,17 +45,20 @@ from grassq.web.responses import (
 )
 from grassq.web.submit.file_options import unmade
 from grassq.web.submit.many.apply import SweepApplication, applied_text, with_digests
+from grassq.web.submit.many.sources import ManyBody, resolved
 from grassq.web.submit.many.typed_jobs import most_jobs, new_sweep, of_program, read_typed, sweep_of_program
 from grassq.web.submit.notify_targets import hosts_of
 from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot, snapshot_of
 from grassq.web.submit.rerun import rerun_submitter
-from grassq.web.submit.storing import LARGE, FileCheck, JobStoring, Run, StoredJobs, off_loop, stored_by
+from grassq.web.submit.storing import LARGE, FileCheck, JobStoring, Run, StoredJobs, check_one_key, off_loop, stored_by
 from grassq.web.submit.validate import DraftBuilder
 from grassq.web.submit.waiting_options import notes_on_times, waits_first
 
 #: Larger requests of one token are worked on one after the other.
 ONE_AT_A_TIME = 16 << 10
+#: The commands that the answer to a dry run of a program lists.
+TRIED_SHOWN = 8
 #: The answer to `--stdin` without lines; a command of another release, which does not send them, prints it.
 NO_LINES = "grass: --stdin takes a command a line from stdin; this command is of another release than the daemon\n"
 #: The answer to `--each` without points; a command of another release, which does not send them, prints it.
@@ -65,6 +68,21 @@ NO_TREES = "grass: --send needs a snapshot of the folder; this command is of ano
 
 T = TypeVar("T")
 Submit = Callable[["Submissions", web.Request], Awaitable[web.Response]]
+
+
+class _Many(NamedTuple):
+    """The many jobs that a program asks for, before they are made."""
+
+    body: ManyBody
+    array: TaskArray | None
+    builder: DraftBuilder
+    #: How many jobs there are, as far as it is known; more than BRIEF_MAX are made on a thread.
+    size: int
+    notes: list[str]
+
+    def read(self, builder: DraftBuilder) -> list[service.Draft]:
+        """Make the jobs."""
+        return of_program(self.body, self.array, builder)
 
 
 def _in_turn(handler: Submit) -> Submit:
@@ -111,11 +129,13 @@ class Submissions:
             "bytes",
         )
         submit = about("Submit jobs", SubmittedDocument, requests.SubmitBody)
-        many = about("Submit many jobs that differ in their command only", ManySubmittedDocument, requests.ManyBody)
+        many = about("Submit many jobs that differ in their command only", ManySubmittedDocument, ManyBody)
+        tried = about("Tell what `POST /v1/submit-many` would do, and store nothing", TriedDocument, ManyBody)
         return [
             Route("POST", "/v1/enqueue", self.enqueue, "submit", REMOTE_BODY_MAX, about=enqueue),
             Route("POST", "/v1/submit", self.submit, "submit", REMOTE_BODY_MAX, about=submit),
             Route("POST", "/v1/submit-many", self.submit_many, "submit", REMOTE_BODY_MAX, about=many),
+            Route("POST", "/v1/dry-run", self.dry_run, "submit", REMOTE_BODY_MAX, about=tried),
         ]
 
     @contextlib.asynccontextmanager
@@ -246,19 +266,40 @@ class Submissions:
     @_in_turn
     async def submit_many(self, request: web.Request) -> web.Response:
         """Store jobs of a program that share everything except the command."""
-        body = await decoded(request[BODY], requests.ManyBody)
-        if body.job.command or body.job.shell:
-            raise BadInput("`job` must have no command: the commands are in `commands`")
-
-        array = None if body.array is None else read_array(body.array)
-        many = BRIEF_MAX + 1 if array is not None or body.each else len(body.commands)
-        builder = await self.builder(body.submitter(request[CALLER]))
-        sweep = sweep_of_program(body, array)
-        read = partial(of_program, body, array)
-        stored, warnings = await self.submitted(request, read, builder, body, many, sweep)
+        many = await self._many(request)
+        sweep = sweep_of_program(many.body, many.array)
+        stored, warnings = await self.submitted(request, many.read, many.builder, many.body, many.size, sweep)
+        warnings = [*many.notes, *warnings]
         # The ids are consecutive, so the first id and the count are enough.
         answer = ManySubmittedDocument(first=stored.ids[0], count=len(stored.ids), warnings=warnings)
         return document({**answer, "existing": True} if stored.existing else answer)
+
+    @_in_turn
+    async def dry_run(self, request: web.Request) -> web.Response:
+        """Answer with what jobs of a program would do, and store nothing."""
+        request[ENTRY].about = "nothing was stored"
+        many = await self._many(request)
+        sweep_of_program(many.body, many.array)
+        drafts = await self.check(many.read, many.builder, request[BODY], many.size)
+        check_one_key(drafts)
+        await self.storing.check_files(draft.spec for draft in drafts)
+        warnings = [*many.notes, *self.missing_queues(drafts, many.builder), *notes_on_times(drafts, time.time())]
+        handler = partial(dry_run, drafts=drafts, bearer=request[CALLER].bearer, shown=TRIED_SHOWN)
+        would = await self._engine.read(handler)
+        return document(TriedDocument(**would, warnings=warnings))
+
+    async def _many(self, request: web.Request) -> _Many:
+        """Return the many jobs that a program asks for."""
+        body = await decoded(request[BODY], ManyBody)
+        if body.job.command or body.job.shell:
+            raise BadInput("`job` must have no command: the commands are in `commands`")
+        submitter = body.submitter(request[CALLER])
+        notes: list[str] = []
+        if body.rows is not None or body.grid is not None:
+            body, notes = await asyncio.to_thread(resolved, body, submitter)
+        array = None if body.array is None else read_array(body.array)
+        count = BRIEF_MAX + 1 if array is not None or body.each else len(body.commands)
+        return _Many(body, array, await self.builder(submitter), count, notes)
 
     async def submitted(
         self,

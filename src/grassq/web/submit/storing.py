@@ -65,7 +65,7 @@ class JobStoring:
         """Store the jobs of a request, or find the job with the same unique key."""
         if not drafts:
             return StoredJobs([])
-        _check_one_key(drafts)
+        check_one_key(drafts)
         stored = await self.run(drafts, key, request, known, partial(_submit, sweep=sweep))
         assert stored is not None
         return stored
@@ -158,7 +158,8 @@ def _submit(
     return StoredJobs(service.submit(batch, drafts, key, digest, sweep, bearer))
 
 
-def _check_one_key(drafts: Sequence[service.Draft]) -> None:
+def check_one_key(drafts: Sequence[service.Draft]) -> None:
+    """Raise BadInput for many jobs with one unique key."""
     if len(drafts) > 1 and any(draft.spec.unique is not None for draft in drafts):
         raise BadInput(f"--unique is for one job, and these are {len(drafts):,}: with one key only the first could run")
 

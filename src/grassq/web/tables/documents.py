@@ -8,6 +8,7 @@ from grassq.broker.documents.job import AttemptDocument, JobDocument
 from grassq.broker.documents.overview import SweepDocument
 from grassq.broker.documents.why import StoryLineDocument, WhyJobDocument
 from grassq.core.model import State
+from grassq.core.sweeps.sweep import SweepKind
 from grassq.web.answers.submissions import EditableJobDocument
 
 
@@ -121,11 +122,20 @@ class SweepRowDocument(TypedDict):
 
 
 class SweepTableDocument(TypedDict):
-    """The jobs of one name with their parameters and results."""
+    """The jobs of one sweep, or of one name, with their parameters and results."""
 
     name: str
+    #: The sweep, `sweep:ID` as a selector; null for jobs that only share a name.
+    id: int | None
+    #: What made the jobs, and what was typed.
+    kind: SweepKind | None
+    definition: str
+    #: The most jobs that run at once, the failures after which nothing more starts, and why it was stopped.
+    at_once: int | None
+    max_fails: int | None
+    stopped: str | None
     queue: str
-    #: How many jobs have this name; of more than 10,000 the newest are in `rows`, and `is_cut` says so.
+    #: How many jobs there are; of more than 10,000 the newest are in `rows`, and `is_cut` says so.
     count: int
     is_cut: bool
     #: By state.

@@ -1,4 +1,7 @@
-"""GET /v1/sweeps: the sweeps, newest first; GET /v1/sweeps/NAME: the parameters and results of one, as a table."""
+"""GET /v1/sweeps: the sweeps, newest first; GET /v1/sweeps/sweep:ID: the parameters and results of one, as a table.
+
+Jobs that are part of no sweep and share a name are listed like a sweep; GET /v1/sweeps/NAME is their table.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,13 @@ from grassq.broker.subscriptions import Position, position_text
 from grassq.broker.summary.sweeps import JOBS_MIN, sweep_document
 from grassq.broker.windows import sweep_jobs
 from grassq.broker.windows.job_order import NameGroup
-from grassq.broker.windows.sweep_jobs import SWEEP_JOBS_MAX
+from grassq.broker.windows.sweep_jobs import SWEEP_JOBS_MAX, Which
 from grassq.core.model import HOLDING, ID_MAX, State
 from grassq.core.names import shown
 from grassq.core.query.query import Query
+from grassq.core.sweeps.sweep import Sweep
 from grassq.core.sweeps.table import SweepJob, table_of
+from grassq.core.syntax.selectors import BySweep, parse
 from grassq.errors import NotFound
 from grassq.web.access.auth import Route
 from grassq.web.access.description import Description, Parameter
@@ -39,6 +44,11 @@ from grassq.web.tables.windows import JobWindows, View
 LIMIT_MAX, LIMIT = 200, 50
 #: The sweeps whose jobs are kept in memory; a sweep that was not asked for longest is forgotten.
 SWEEPS_KEPT = 4
+#: The names that are looked at in one step.
+GROUPS_STEP = 200
+
+#: A sweep with its place in the list.
+_Placed = tuple[int, SweepSummaryDocument]
 
 
 class _Sweep:
@@ -50,6 +60,8 @@ class _Sweep:
         self.jobs: dict[int, SweepJob] = {}
         #: Whether there are older jobs, which are not read.
         self.is_cut = False
+        #: The sweep as the answer has it.
+        self.described: Sweep | None = None
         #: The answer as of the position, while no job of the sweep runs; None if it must be made.
         self.answer: bytes | None = None
 
@@ -60,20 +72,24 @@ class Sweeps:
     def __init__(self, engine: Engine, windows: JobWindows) -> None:
         self._engine = engine
         self._windows = windows
-        self._kept: OrderedDict[str, _Sweep] = OrderedDict()
+        self._kept: OrderedDict[Which, _Sweep] = OrderedDict()
 
     def routes(self) -> list[Route]:
         """Return the routes."""
         several = Description(
             "jobs",
-            "The sweeps: names that several jobs share, the newest first",
+            "The sweeps, and the names that several other jobs share, the newest first",
             SweepListDocument,
             query=(
                 Parameter("cursor", "Where the page begins: `next` of the page before", int),
                 Parameter("limit", f"The most sweeps of a page, at most {LIMIT_MAX}", int, LIMIT),
             ),
         )
-        one = Description("jobs", "The parameters and results of the jobs of one name, as a table", SweepTableDocument)
+        one = Description(
+            "jobs",
+            "The parameters and results of the jobs of one sweep, `sweep:ID`, or of one name, as a table",
+            SweepTableDocument,
+        )
         return [
             Route("GET", "/v1/sweeps", self.several, "read", about=several),
             Route("GET", "/v1/sweeps/{name}", self.one, "read", about=one),
@@ -83,61 +99,99 @@ class Sweeps:
         """Answer with some sweeps, and where the next ones begin."""
         below = number(request, "cursor", ID_MAX + 1, ID_MAX + 1)
         limit = max(1, number(request, "limit", LIMIT, LIMIT_MAX))
+        sweeps = await self._engine.read(lambda batch: batch.store.sweeps_below(below, limit + 1))
         groups, is_exact = await self._windows.look(Query(), "name", _groups, looks_at_all=True)
-        left = [group for group in groups if group.newest < below]
-        created = await self._engine.read(partial(sweep_jobs.created_of, ids=[each.oldest for each in left[:limit]]))
-        found = SweepListDocument(
-            sweeps=[_summary(group, created.get(group.oldest)) for group in left[:limit]],
-            next=left[limit - 1].newest if len(left) > limit else None,
-            is_exact=is_exact,
+        # Groups behind the last sweep of a full page are for a later page.
+        least = sweeps[limit].id if len(sweeps) > limit else 0
+        left = [group for group in groups if least < group.newest < below]
+        found = [*await self._listed(sweeps), *await self._named(left, limit + 1)]
+        # Each with its place in the list: a sweep has its id, a name its newest job.
+        found.sort(key=lambda each: each[0], reverse=True)
+        return document(
+            SweepListDocument(
+                sweeps=[each for _, each in found[:limit]],
+                next=found[limit - 1][0] if len(found) > limit else None,
+                is_exact=is_exact,
+            )
         )
-        return document(found)
+
+    async def _listed(self, sweeps: Iterable[Sweep]) -> list[_Placed]:
+        found: list[_Placed] = []
+        for sweep in sweeps:
+            # One at a time: the first question about a sweep counts its jobs.
+            listed = await self._engine.read(partial(sweep_jobs.listed_sweep, sweep=sweep))
+            if listed is not None:
+                counted = sweep_document(sweep.name, listed.counts, listed.queue, sweep)
+                created = timestamp(sweep.created)
+                found.append((sweep.id, {**counted, "created": created, "newest": listed.newest}))
+        return found
+
+    async def _named(self, groups: list[NameGroup], most: int) -> list[_Placed]:
+        """Return the first names that are not those of sweeps alone."""
+        found: list[_Placed] = []
+        for at in range(0, len(groups), GROUPS_STEP):
+            some = groups[at : at + GROUPS_STEP]
+            pairs = [(group.oldest, group.newest) for group in some]
+            created = await self._engine.read(partial(sweep_jobs.beginnings, groups=pairs))
+            for group in some:
+                if group.oldest in created:
+                    found.append((group.newest, _summary(group, created[group.oldest])))
+            if len(found) >= most:
+                break
+        return found
 
     async def one(self, request: web.Request) -> web.Response:
         """Answer with one sweep as columns and rows, the newest jobs first."""
         name = request.match_info["name"]
-        sweep = self._kept.setdefault(name, _Sweep())
-        self._kept.move_to_end(name)
+        which = _which(name)
+        sweep = self._kept.setdefault(which, _Sweep())
+        self._kept.move_to_end(which)
         while len(self._kept) > SWEEPS_KEPT:
             self._kept.popitem(last=False)
         async with sweep.lock:
-            await self._bring_up_to_date(name, sweep)
+            await self._bring_up_to_date(which, sweep)
             if not sweep.jobs:
-                self._kept.pop(name, None)
-                raise NotFound(f"there is no job with the name {shown(name)}")
-            answer = sweep.answer or await self._answer(name, sweep)
+                self._kept.pop(which, None)
+                what = (
+                    f"there is no {name}" if isinstance(which, int) else f"there is no job with the name {shown(name)}"
+                )
+                raise NotFound(what)
+            answer = await self._answer(which, sweep)
         return web.Response(body=answer, content_type="application/json")
 
-    async def _answer(self, name: str, sweep: _Sweep) -> bytes:
+    async def _answer(self, which: Which, sweep: _Sweep) -> bytes:
         """Return a sweep as JSON; made in a thread, as there may be many rows."""
         jobs, position = [sweep.jobs[id_] for id_ in sorted(sweep.jobs, reverse=True)], sweep.position
         assert position is not None
-        counts, now = await self._engine.read(lambda batch: (batch.store.named(name), batch.now))
-        made = await asyncio.to_thread(_encoded, name, jobs, counts, position, now)
+        counts, described, now = await self._engine.read(lambda batch: (*sweep_jobs.counts_of(batch, which), batch.now))
+        if sweep.answer is not None and sweep.described == described:
+            return sweep.answer
+        name = str(which) if described is None else described.name
+        made = await asyncio.to_thread(_encoded, name, jobs, counts, position, now, described)
         if not any(job.state in HOLDING for job in jobs):
-            sweep.answer = made
+            sweep.answer, sweep.described = made, described
         return made
 
-    async def _bring_up_to_date(self, name: str, sweep: _Sweep) -> None:
+    async def _bring_up_to_date(self, which: Which, sweep: _Sweep) -> None:
         """Read what has changed of a sweep, or all of it."""
         position = self._engine.subscriptions.position
         changes = None if sweep.position is None else self._engine.subscriptions.since(sweep.position)
         if changes is None:
             sweep.answer = None
-            await self._read(name, sweep)
+            await self._read(which, sweep)
         else:
-            of_name = [change for change in changes if change.name == name or change.job in sweep.jobs]
-            ids = {id_ for change in of_name for id_ in _first_ids(change.job, change.last)}
+            its = [change for change in changes if which in (change.sweep, change.name) or change.job in sweep.jobs]
+            ids = {id_ for change in its for id_ in _first_ids(change.job, change.last)}
             if ids:
                 sweep.answer = None
-                await self._read_changed(name, sweep, sorted(ids))
+                await self._read_changed(which, sweep, sorted(ids))
         sweep.position = position
 
-    async def _read(self, name: str, sweep: _Sweep) -> None:
+    async def _read(self, which: Which, sweep: _Sweep) -> None:
         jobs: dict[int, SweepJob] = {}
         below = ID_MAX + 1
         while len(jobs) < SWEEP_JOBS_MAX:
-            some = await self._engine.read(partial(sweep_jobs.newest_jobs, name=name, below=below))
+            some = await self._engine.read(partial(sweep_jobs.newest_jobs, which=which, below=below))
             jobs |= {job.id: job for job in some}
             if len(some) < sweep_jobs.STEP_JOBS:
                 break
@@ -145,19 +199,25 @@ class Sweeps:
         sweep.is_cut = len(jobs) >= SWEEP_JOBS_MAX
         sweep.jobs = dict([*jobs.items()][:SWEEP_JOBS_MAX])
 
-    async def _read_changed(self, name: str, sweep: _Sweep, ids: list[int]) -> None:
+    async def _read_changed(self, which: Which, sweep: _Sweep, ids: list[int]) -> None:
         for id_ in ids:
             sweep.jobs.pop(id_, None)
         for at in range(0, len(ids), sweep_jobs.STEP_JOBS):
             some = ids[at : at + sweep_jobs.STEP_JOBS]
-            found = await self._engine.read(partial(sweep_jobs.changed_jobs, name=name, ids=some))
+            found = await self._engine.read(partial(sweep_jobs.changed_jobs, which=which, ids=some))
             sweep.jobs |= {job.id: job for job in found}
         for id_ in sorted(sweep.jobs)[: max(0, len(sweep.jobs) - SWEEP_JOBS_MAX)]:
             del sweep.jobs[id_]
             sweep.is_cut = True
         if sweep.is_cut and len(sweep.jobs) < SWEEP_JOBS_MAX:
             # Older jobs take the places of those that were removed.
-            await self._read(name, sweep)
+            await self._read(which, sweep)
+
+
+def _which(name: str) -> Which:
+    """Return which jobs the address of a table is about; a name has no colon."""
+    meant = parse(name) if name.startswith("sweep:") else None
+    return meant.id if isinstance(meant, BySweep) else name
 
 
 def _first_ids(first: int, last: int) -> Iterable[int]:
@@ -174,12 +234,14 @@ def _summary(group: NameGroup, created: float | None) -> SweepSummaryDocument:
     return {**counted, "created": timestamp(created), "newest": group.newest}
 
 
-def _encoded(name: str, jobs: list[SweepJob], counts: dict[str, int], position: Position, now: float) -> bytes:
-    return msgspec.json.encode(_document(name, jobs, counts, position, now))
+def _encoded(
+    name: str, jobs: list[SweepJob], counts: dict[str, int], position: Position, now: float, sweep: Sweep | None
+) -> bytes:
+    return msgspec.json.encode(_document(name, jobs, counts, position, now, sweep))
 
 
 def _document(
-    name: str, jobs: list[SweepJob], counts: dict[str, int], position: Position, now: float
+    name: str, jobs: list[SweepJob], counts: dict[str, int], position: Position, now: float, sweep: Sweep | None
 ) -> SweepTableDocument:
     columns, values = table_of(jobs)
     is_cut = len(jobs) >= SWEEP_JOBS_MAX and sum(counts.values()) > len(jobs)
@@ -188,6 +250,12 @@ def _document(
         counts = dict(Counter(job.state for job in jobs))
     return {
         "name": name,
+        "id": None if sweep is None else sweep.id,
+        "kind": None if sweep is None else sweep.kind,
+        "definition": "" if sweep is None else sweep.definition,
+        "at_once": None if sweep is None else sweep.at_once,
+        "max_fails": None if sweep is None else sweep.max_fails,
+        "stopped": None if sweep is None else sweep.stopped,
         "queue": jobs[0].queue,
         "count": sum(counts.values()),
         "is_cut": is_cut,

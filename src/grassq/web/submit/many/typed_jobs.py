@@ -11,6 +11,7 @@ from grassq.core.syntax.enqueue import Enqueue
 from grassq.errors import BadInput
 from grassq.web import requests
 from grassq.web.submit.many import bulk, expand
+from grassq.web.submit.many.sources import ManyBody
 from grassq.web.submit.validate import DraftBuilder
 
 
@@ -81,7 +82,7 @@ def new_sweep(body: requests.EnqueueBody, typed: Enqueue) -> NewSweep | None:
     return NewSweep(kind=kind, name=name, definition=body.sweep.definition, **limits)
 
 
-def of_program(body: requests.ManyBody, array: TaskArray | None, builder: DraftBuilder) -> list[Draft]:
+def of_program(body: ManyBody, array: TaskArray | None, builder: DraftBuilder) -> list[Draft]:
     """Return the jobs that a program made: one for each command, or one for each index or row."""
     options = builder.in_project(body.job.options())
     if array is None and not body.each:
@@ -99,7 +100,7 @@ def of_program(body: requests.ManyBody, array: TaskArray | None, builder: DraftB
     return expand.of_points(words, options, builder, body.each, "each")
 
 
-def sweep_of_program(body: requests.ManyBody, array: TaskArray | None) -> NewSweep | None:
+def sweep_of_program(body: ManyBody, array: TaskArray | None) -> NewSweep | None:
     """Return the sweep that a program asks for; None if its jobs are none."""
     given = body.sweep
     if given is None and array is None and not body.each:
