@@ -74,6 +74,21 @@ def test_a_queue_is_made_paused_moved_resumed_and_deleted(site: Site, watched_pa
     page.get_by_role("button", name="Resume everything").click()
     expect(page.locator(".note")).to_have_count(0)
 
+    # A limit of a group: set, seen, and removed.
+    page.get_by_role("button", name="New limit").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Group").fill("tag:team=<i>a")
+    dialog.get_by_label("Holds at most").fill("gpu=2 jobs=3")
+    expect(dialog.locator(".preview")).to_contain_text("gpu=2 jobs=3")
+    dialog.get_by_role("button", name="Set the limit").click()
+    limits = page.get_by_role("region", name="Limits of groups")
+    expect(limits).to_contain_text("tag:team=<i>a")
+    expect(limits).to_contain_text("gpu 0 of 2, 0 of 3 jobs")
+    limits.get_by_role("button", name="Remove the limit of").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(limits).to_contain_text("No group has a limit")
+    assert grass.json("limit")["limits"] == []
+
     grass.open_gate("gate")
     for job in (running, *waiting):
         grass.until(job, "succeeded")

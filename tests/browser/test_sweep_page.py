@@ -23,7 +23,7 @@ def test_the_table_the_best_and_the_pictures(site: Site, watched_page: Page) -> 
     make_sweep(site)
     # Live: nobody reloads the page.
     page.get_by_role("link", name="s1").click()
-    page.wait_for_url("**/sweeps/s1")
+    page.wait_for_url("**/sweeps/sweep:1")
     table = page.locator(".sweep-table")
     expect(table.locator("tbody tr")).to_have_count(6)
 
@@ -56,6 +56,23 @@ def test_the_table_the_best_and_the_pictures(site: Site, watched_page: Page) -> 
     axe(page, "Sweep, dark")
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     fits(page)
+
+    # What is done to a sweep is done to the object: the jobs of another with the same name stay.
+    site.grass(
+        "sweep", "sleep 600 {x}", "-p", "x", "1", "2", "--name", "s1", "--at-once", "1", "--sampling-mode", "grid"
+    )
+    site.open(page, "/sweeps")
+    expect(page.get_by_role("row").filter(has_text="s1")).to_have_count(2)
+    page.get_by_role("row").filter(has_text="1 at once").get_by_role("link").click()
+    site.grass.until(7, "running")
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("button", name="Suspend", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Suspend").click()
+    wait_for(page, lambda: site.grass.job(7)["suspended"] == "kept", "the running job of the sweep is suspended")
+    page.get_by_role("button", name="Kill").click()
+    page.get_by_role("dialog").get_by_role("button", name="Kill 2 jobs").click()
+    wait_for(page, lambda: site.grass.job(7)["state"] == "cancelled", "the sweep is killed")
+    assert site.grass.job(1)["state"] == "succeeded"
 
 
 def test_hostile_names_and_values_stay_text(site: Site, watched_page: Page) -> None:

@@ -5,7 +5,11 @@ import type { ComponentChildren } from "preact";
 import type { Progress as JobProgress, State } from "../api/types";
 import { printable } from "./format";
 
-const MARKS: Record<State, string> = {
+/** What a mark shows: a state, or that the processes of a running job are stopped. */
+export type Mark = State | "suspended";
+
+const MARKS: Record<Mark, string> = {
+  suspended: "⏸",
   running: "▶",
   placed: "▷",
   queued: "•",
@@ -17,7 +21,7 @@ const MARKS: Record<State, string> = {
 };
 
 /** The state of a job: a colour, a mark and the word, so that none of them is needed alone. */
-export function StateMark(props: { state: State; word?: boolean }) {
+export function StateMark(props: { state: Mark; word?: boolean }) {
   return (
     <span class={`state ${props.state}`} title={props.state}>
       <span aria-hidden="true" class="state-mark">
@@ -26,6 +30,11 @@ export function StateMark(props: { state: State; word?: boolean }) {
       {props.word === false ? <span class="hidden">{props.state}</span> : props.state}
     </span>
   );
+}
+
+/** Return what a mark of a job shows. */
+export function markOf(job: { state: State; suspended?: string | null }): Mark {
+  return job.state === "running" && job.suspended ? "suspended" : job.state;
 }
 
 /** Text of others: its control characters are shown, and its direction stays its own. */

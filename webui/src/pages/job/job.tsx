@@ -11,7 +11,7 @@ import { now } from "../../ui/hooks";
 import type { Action } from "../../ui/job_actions";
 import type { Marked } from "../../ui/log/controller";
 import { JobLog } from "../../ui/log/log";
-import { Copy, Empty, Problem, Progress, StateMark, Text } from "../../ui/parts";
+import { Copy, Empty, markOf, Problem, Progress, StateMark, Text } from "../../ui/parts";
 import type { ScreenProps } from "../routes";
 import { actionsOf, copyLine, JobActions, run } from "./actions";
 import { type JobDetails, useJob } from "./details";
@@ -79,7 +79,7 @@ function Head(props: { job: JobDocument; details: JobDetails | null }) {
     <header class="job-head">
       <div class="job-title">
         <h1>
-          <StateMark state={job.state} /> <span class="job-id">{job.id}</span> <Text>{job.name}</Text>
+          <StateMark state={markOf(job)} /> <span class="job-id">{job.id}</span> <Text>{job.name}</Text>
         </h1>
         <JobActions job={job} details={details} />
       </div>

@@ -36,6 +36,7 @@ function running(job: Job, ends: string, now: number): string {
   const parts = [`Has run for ${duration(seconds ?? 0)}${at ? ` on ${at}` : ""}`];
   if (job.cancel_requested) parts.push("is being killed");
   if (job.unreachable || job.cannot_end) parts.push(job.reason ?? job.cannot_end ?? "");
+  if (job.suspended) return [...parts, job.reason ?? "suspended"].filter(Boolean).join("; ");
   const left = job.progress?.left_s;
   if (typeof left === "number") parts.push(`its progress says ${duration(left)} left`);
   else if (ends) parts.push(`ends ${ends}`);

@@ -7,7 +7,7 @@ import { remembered } from "../../settings";
 import { amounts, clock, commandLine, duration, fullTime, printable, ranFor, where } from "../../ui/format";
 import { now } from "../../ui/hooks";
 
-import { Progress, StateMark, Text } from "../../ui/parts";
+import { markOf, Progress, StateMark, Text } from "../../ui/parts";
 
 export interface Column {
   id: string;
@@ -143,7 +143,7 @@ export function whyWords(job: Job): string {
       return job.cause ?? job.error ?? job.last_line ?? job.outcome ?? "";
     case "running":
     case "succeeded":
-      return job.unreachable ? (job.reason ?? "") : (job.last_line ?? "");
+      return job.unreachable || job.suspended ? (job.reason ?? "") : (job.last_line ?? "");
     default:
       return job.reason ?? job.cannot_start ?? job.last_line ?? "";
   }
@@ -157,7 +157,7 @@ export function RowState(props: { job: Job }) {
   const { job } = props;
   return (
     <>
-      <StateMark state={job.state} />
+      <StateMark state={markOf(job)} />
       {job.unreachable ? <span title={printable(job.reason ?? "")}> ?</span> : null}
       {job.attempt > 1 ? (
         <span class="faint" title={`attempt ${job.attempt}`}>

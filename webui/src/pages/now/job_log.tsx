@@ -9,7 +9,7 @@ import { commandLine, duration, printable, ranFor, where } from "../../ui/format
 import { now, useWish } from "../../ui/hooks";
 import { actOnJobs, oneJob } from "../../ui/job_actions";
 import { JobLog } from "../../ui/log/log";
-import { Progress, StateMark } from "../../ui/parts";
+import { markOf, Progress, StateMark } from "../../ui/parts";
 
 export function ChosenJob(props: { job: number }) {
   const job = useSignal<Job | null>(null);
@@ -42,7 +42,7 @@ function Head(props: { id: number; job: Job | null }) {
         <strong>{props.id}</strong>
       </a>
       {job?.name ? <bdi>{printable(job.name)}</bdi> : null}
-      {job ? <StateMark state={job.state} /> : null}
+      {job ? <StateMark state={markOf(job)} /> : null}
       {ran !== null ? <span class="faint">{duration(ran)}</span> : null}
       {job?.allocation ? <span class="faint">{where(job.allocation)}</span> : null}
       <Progress progress={job?.progress} />

@@ -14,6 +14,7 @@ import { useWish } from "../../ui/hooks";
 import { EVERYTHING, pause, resume } from "../../ui/queue_actions";
 import { attempt } from "../../ui/toast";
 import { HeadJobs } from "./head_jobs";
+import { GroupLimits } from "./limits";
 import { NewQueue } from "./new_queue";
 import "./queues.css";
 
@@ -84,6 +85,7 @@ export default function Queues() {
           }}
         />
       ))}
+      <GroupLimits />
       {isNew.value ? <NewQueue onClose={() => (isNew.value = false)} /> : null}
     </div>
   );

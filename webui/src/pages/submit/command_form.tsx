@@ -10,8 +10,10 @@ import { plural } from "../../ui/format";
 import { Copy, Problem } from "../../ui/parts";
 import { attempt } from "../../ui/toast";
 import { commandLine, commandWords, type Form, jobBody, lines, optionWords, wholes } from "./form";
+import { existingWords } from "./many";
 import { newForm, OptionsFields } from "./options_fields";
 import { edited, prefilled, type Submission, unseen } from "./prefill";
+import { TrialView, useTrial } from "./trial";
 import { Where } from "./where";
 
 export type Submitted = Schemas["Submitted"];
@@ -31,7 +33,20 @@ function submitAgain(of: Submission, form: Form, command: string): Promise<Submi
 
 async function submitAll(job: Record<string, unknown>, commands: readonly string[]): Promise<Submitted> {
   const done = await change("/v1/submit-many", { job, commands });
-  return { ids: Array.from({ length: done.count }, (_, index) => done.first + index), warnings: done.warnings };
+  const ids = Array.from({ length: done.count }, (_, index) => done.first + index);
+  return { ids, warnings: done.warnings, ...(done.existing ? { existing: true } : {}) };
+}
+
+/** Return what the daemon is asked to try: an earlier job has what was not edited. */
+function tryBody(
+  of: Submission | null,
+  form: Form,
+  command: string,
+  commands: readonly string[],
+): Record<string, unknown> {
+  if (!of) return { job: jobBody(form), commands };
+  const { command: words, shell, ...job } = edited(of, form, command);
+  return { job, commands: [shell ? (words as unknown[])[0] : words] };
 }
 
 /** Compute something of what was typed; an error in the typed text becomes words. */
@@ -73,10 +88,13 @@ export function CommandForm(props: { from: string | null }) {
         : await submitAll(jobBody(form.value), commands.value);
       directory.value = form.value.cwd;
       follow(done.ids);
-      return [`${plural(done.ids.length, "job")} submitted`, ...done.warnings].join("; ");
+      const what = done.existing ? existingWords(done.ids[0] ?? 0) : `${plural(done.ids.length, "job")} submitted`;
+      return [what, ...done.warnings].join("; ");
     });
   };
   const count = commands.value.length;
+  const sent = count && body.value.value ? tryBody(earlier.value, form.value, text.value, commands.value) : null;
+  const trial = useTrial(sent, false);
   return (
     <form class="submit" onSubmit={submit}>
       <div class="panel">
@@ -108,6 +126,7 @@ export function CommandForm(props: { from: string | null }) {
         <Problem words={body.value.problem} />
         {count > 1 ? <h3>Where the first would run</h3> : null}
         {body.value.problem ? null : <Where words={first.value} cwd={form.value.cwd} />}
+        <TrialView trial={trial} isDisabled={!sent} />
         <button type="submit" class="primary" disabled={!count || body.value.problem !== null}>
           {count > 1 ? `Submit ${plural(count, "job")}` : "Submit"}
         </button>

@@ -1,7 +1,7 @@
 /** What the form says: as the body of a request, and as the command line that means the same. */
 
 import { quote } from "../../ui/format";
-import { delays, duration, startTime, words } from "./times";
+import { delays, duration, startTime, warning, words } from "./times";
 
 export interface Form {
   queue: string;
@@ -33,6 +33,10 @@ export interface Form {
   tags: string;
   retry_delay: string;
   retry_on: string;
+  no_retry_on: string;
+  /** How long before the time limit a signal is sent, and which: 60s or 60s:TERM. */
+  warn: string;
+  unique: string;
 }
 
 export const EMPTY: Form = {
@@ -60,6 +64,9 @@ export const EMPTY: Form = {
   tags: "",
   retry_delay: "",
   retry_on: "",
+  no_retry_on: "",
+  warn: "",
+  unique: "",
 };
 
 /** The queue that `gpupeasy-server` makes. */
@@ -104,7 +111,7 @@ export function request(form: Form): Record<string, string> | null {
 }
 
 /** A whole number, or null for the default; raise for anything else. */
-function number(text: string, what: string): number | null {
+export function number(text: string, what: string): number | null {
   if (!text.trim()) return null;
   if (!/^-?\d{1,7}$/.test(text.trim())) throw new Error(`${what}: ${JSON.stringify(text)} is not a whole number`);
   return Number(text);
@@ -128,6 +135,7 @@ export function jobBody(form: Form): Record<string, unknown> {
     ...(form.wrap ? { wrap: form.wrap } : {}),
     ...(form.output ? { output: form.output } : {}),
     ...(form.hold ? { hold: true } : {}),
+    ...(form.unique.trim() ? { unique: form.unique.trim() } : {}),
     ...waitingBody(form),
   };
 }
@@ -141,10 +149,12 @@ function waitingBody(form: Form): Record<string, unknown> {
   if (form.at.trim()) said.at = startTime(form.at, "start time");
   if (form.delay.trim()) said.in_s = duration(form.delay, "delay");
   if (form.time_limit.trim()) said.time_limit_s = duration(form.time_limit, "time limit");
+  if (form.warn.trim()) Object.assign(said, warning(form.warn, "warn"));
   if (form.idle_limit.trim()) said.idle_limit_s = duration(form.idle_limit, "idle limit");
   if (form.tags.trim()) said.tags = Object.fromEntries(pairs(words(form.tags).join("\n"), "tags"));
   if (form.retry_delay.trim()) said.retry_delay_s = delays(form.retry_delay, "retry delay");
   if (form.retry_on.trim()) said.retry_on = words(form.retry_on);
+  if (form.no_retry_on.trim()) said.no_retry_on = words(form.no_retry_on);
   return said;
 }
 
@@ -171,16 +181,13 @@ export function optionWords(form: Form): string[] {
   option("at", form.at);
   option("in", form.delay);
   option("time-limit", form.time_limit);
+  option("warn", form.warn);
   option("idle-limit", form.idle_limit);
   for (const [key, value] of pairs(words(form.tags).join("\n"), "tags")) option("tag", `${key}=${value}`);
   option("retry-delay", form.retry_delay);
-  option(
-    "retry-on",
-    form.retry_on
-      .trim()
-      .split(/[\s,]+/)
-      .join(","),
-  );
+  option("retry-on", words(form.retry_on).join(","));
+  option("no-retry-on", words(form.no_retry_on).join(","));
+  option("unique", form.unique);
   return typed;
 }
 

@@ -41,6 +41,9 @@ export function prefilled(submission: Submission): [Form, string] {
       .join(" "),
     retry_delay: (body.retry_delay_s ?? []).map((each) => `${each}s`).join(".."),
     retry_on: (body.retry_on ?? []).join(", "),
+    no_retry_on: (body.no_retry_on ?? []).join(", "),
+    warn: typeof body.warn_s === "number" ? [`${body.warn_s}s`, body.warn_signal].filter(Boolean).join(":") : "",
+    unique: body.unique ?? "",
   };
   const words = (body.command ?? []).map(text);
   return [form, body.shell ? (words[0] ?? "") : words.map(quote).join(" ")];
@@ -66,6 +69,7 @@ export function edited(submission: Submission, form: Form, command: string): Rec
 
 /** Return the options of an earlier job that the form does not show. */
 export function unseen(submission: Submission): string[] {
-  const shown = ["command", "shell", ...Object.keys(EMPTY), "request", "time_limit_s", "idle_limit_s", "retry_delay_s"];
+  const seconds = ["time_limit_s", "idle_limit_s", "retry_delay_s", "warn_s", "warn_signal"];
+  const shown = ["command", "shell", ...Object.keys(EMPTY), "request", ...seconds];
   return Object.keys(submission.body).filter((name) => !shown.includes(name));
 }

@@ -1,4 +1,4 @@
-/** The screen Submit: one command, many lines, a grid, or a batch in GPUPeasy's text; with what would run, and where. */
+/** The screen Submit: commands, an array, a list, a sweep, or a batch in GPUPeasy's text; with what would run, and where. */
 
 import { useSignal } from "@preact/signals";
 import { path, query, setQuery } from "../../router";
@@ -7,16 +7,16 @@ import { useWish } from "../../ui/hooks";
 import { Empty } from "../../ui/parts";
 import { BatchForm } from "./batch_form";
 import { CommandForm } from "./command_form";
-import { GridForm } from "./grid_form";
+import { ManyForm } from "./many_form";
 import "./submit.css";
 
-const MODES = { command: "Commands", grid: "Grid", batch: "Batch text" } as const;
+const MODES = { command: "Commands", array: "Array", each: "List", grid: "Sweep", batch: "Batch text" } as const;
 type Mode = keyof typeof MODES;
 
 export default function Submit() {
   useWish({ queues: true });
   const first = path.value === "/batchaddjobs" ? "batch" : query.value.get("mode");
-  const mode = useSignal<Mode>(first === "grid" || first === "batch" ? first : "command");
+  const mode = useSignal<Mode>(first !== null && first in MODES ? (first as Mode) : "command");
   const from = query.value.get("from");
   if (!maySubmit.value) return <Empty>This session may look, and not submit jobs.</Empty>;
   return (
@@ -41,8 +41,8 @@ export default function Submit() {
         </div>
       </div>
       {mode.value === "command" ? <CommandForm key={from} from={from} /> : null}
-      {mode.value === "grid" ? <GridForm /> : null}
       {mode.value === "batch" ? <BatchForm /> : null}
+      {mode.value === "command" || mode.value === "batch" ? null : <ManyForm key={mode.value} kind={mode.value} />}
     </>
   );
 }

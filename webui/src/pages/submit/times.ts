@@ -20,6 +20,13 @@ export function delays(text: string, what: string): [number, number] {
   return [low, last === undefined ? low : duration(last, what)];
 }
 
+/** Return a warning before a time limit: `60s`, or `60s:TERM` with a signal. */
+export function warning(text: string, what: string): { warn_s: number; warn_signal?: string } {
+  const at = text.indexOf(":");
+  if (at < 0) return { warn_s: duration(text, what) };
+  return { warn_s: duration(text.slice(0, at), what), warn_signal: text.slice(at + 1).trim() };
+}
+
 /** Return a start time in seconds since the epoch: a time of day of today or tomorrow, or a date. */
 export function startTime(text: string, what: string, now: Date = new Date()): number {
   const daily = /^(\d{1,2}):(\d{2})$/.exec(text.trim());

@@ -69,3 +69,20 @@ export function bestSoFar(
 export function isLowerBetter(name: string): boolean {
   return /loss|err|time|second|rmse|mse|mae|perplexity|ppl|latency|wer|fid|nll/i.test(name);
 }
+
+/** Return the limits of a sweep in few words: `4 at once, stops after 2 failures`. */
+export function sweepLimits(sweep: Pick<Sweep, "at_once" | "max_fails" | "stopped">): string {
+  if (sweep.stopped) return "stopped";
+  const fails = sweep.max_fails === 1 ? "1 failure" : `${sweep.max_fails} failures`;
+  return [
+    sweep.at_once === null ? "" : `${sweep.at_once} at once`,
+    sweep.max_fails === null ? "" : `stops after ${fails}`,
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
+
+/** Return the query that finds the jobs of a sweep, or of a name. */
+export function queryOf(sweep: Pick<Sweep, "id" | "name"> | null, name: string): string {
+  return sweep && sweep.id !== null ? `sweep:${sweep.id}` : `name:${sweep?.name ?? name}`;
+}

@@ -3,13 +3,15 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { get } from "../../api/client";
 import { query, setQuery } from "../../router";
+import { maySubmit } from "../../session";
 import { plural, printable } from "../../ui/format";
 import { useAnswer, useMoves } from "../../ui/hooks";
 import { Problem, Text } from "../../ui/parts";
 import type { ScreenProps } from "../routes";
+import { SweepActions } from "./actions";
 import { axisOf, type Brushes, brushed, short } from "./axis";
 import { BestSoFar } from "./best_so_far";
-import { best, isLowerBetter, type Sweep } from "./data";
+import { best, isLowerBetter, queryOf, type Sweep, sweepLimits } from "./data";
 import { Parallel } from "./parallel";
 import { Scatter } from "./scatter";
 import { StateBar } from "./state_bar";
@@ -30,9 +32,10 @@ export default function SweepScreen(props: ScreenProps) {
     <>
       <div class="bar">
         <h1 class="grow">
-          <a href="/sweeps">Sweeps</a> / <Text>{name}</Text>
+          <a href="/sweeps">Sweeps</a> / <Text>{sweep?.name ?? name}</Text>
         </h1>
-        <a href={`/jobs?q=${encodeURIComponent(`name:${name}`)}`}>Its jobs</a>
+        {sweep && maySubmit.value ? <SweepActions sweep={sweep} /> : null}
+        <a href={`/jobs?q=${encodeURIComponent(queryOf(sweep, name))}`}>Its jobs</a>
       </div>
       <Problem words={found.error} />
       {sweep ? <SweepView sweep={sweep} /> : found.error ? null : <p class="boot">Loading…</p>}
@@ -65,6 +68,8 @@ function SweepView(props: { sweep: Sweep }) {
       <div class="panel sweep-head">
         <StateBar counts={sweep.counts} />
         <span>{plural(sweep.count, "job")}</span>
+        {sweep.id === null ? null : <span class="faint">{`sweep:${sweep.id}`}</span>}
+        <span>{sweep.stopped ? <Text>{sweep.stopped}</Text> : sweepLimits(sweep)}</span>
         {target ? (
           <>
             <label>
@@ -109,6 +114,13 @@ function SweepView(props: { sweep: Sweep }) {
           </button>
         ) : null}
       </div>
+      {sweep.definition ? (
+        <p class="faint">
+          <code>
+            <Text>{sweep.definition}</Text>
+          </code>
+        </p>
+      ) : null}
       {sweep.is_cut ? (
         <p class="note">
           The newest {plural(sweep.rows.length, "job")} of {plural(sweep.count, "job")} are shown.

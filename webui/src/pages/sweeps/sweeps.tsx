@@ -3,15 +3,16 @@
 import { useSignal } from "@preact/signals";
 import { get } from "../../api/client";
 import type { Schemas } from "../../api/types";
-import { clock, count, fullTime, plural } from "../../ui/format";
+import { clock, count, fullTime, plural, printable } from "../../ui/format";
 import { useAnswer, useMoves } from "../../ui/hooks";
 import { Empty, PlainTable, Problem, Text } from "../../ui/parts";
+import { sweepLimits } from "./data";
 import { StateBar } from "./state_bar";
 import "./sweeps.css";
 
 /** The list is asked for again at most this often. */
 const REFRESH_MS = 1_000;
-const SHOWN = 100;
+const SHOWN = 50;
 
 export default function Sweeps() {
   const turn = useMoves(REFRESH_MS);
@@ -29,36 +30,25 @@ export default function Sweeps() {
           <code>grass sweep "python train.py --lr {"{lr}"}" -p lr 0.1 0.01 0.001</code>
         </p>
         <p>
-          or the <a href="/new?mode=grid">grid builder</a> of this page. Jobs that share a name are a sweep, too.
+          or a <a href="/new?mode=grid">sweep</a>, an <a href="/new?mode=array">array</a> or a{" "}
+          <a href="/new?mode=each">list</a> of this page. Jobs that share a name are shown here, too.
         </p>
       </Empty>
     );
+  const objects = sweeps.filter((sweep) => sweep.id !== null);
+  const groups = sweeps.filter((sweep) => sweep.id === null);
   return (
     <>
       <h1>Sweeps</h1>
       <Problem words={found.error} />
       <div class="panel">
-        <PlainTable heads={["Name", "Progress", "Ended", "Queue", "Begun"]}>
-          {sweeps.map((sweep) => (
-            <tr key={sweep.name}>
-              <td>
-                <a href={`/sweeps/${encodeURIComponent(sweep.name)}`}>
-                  <Text>{sweep.name}</Text>
-                </a>
-              </td>
-              <td>
-                <StateBar counts={sweep.counts} />
-              </td>
-              <td>
-                {count(sweep.ended)} of {plural(sweep.jobs, "job")}
-              </td>
-              <td>
-                <Text>{sweep.queue}</Text>
-              </td>
-              <td title={fullTime(sweep.created)}>{clock(sweep.created)}</td>
-            </tr>
-          ))}
-        </PlainTable>
+        {objects.length ? <SweepRows sweeps={objects} /> : <p class="faint">No sweep yet.</p>}
+        {groups.length ? (
+          <>
+            <h2>Other jobs that share a name</h2>
+            <SweepRows sweeps={groups} />
+          </>
+        ) : null}
         {found.value?.next ? (
           <button
             type="button"
@@ -71,5 +61,33 @@ export default function Sweeps() {
         ) : null}
       </div>
     </>
+  );
+}
+
+function SweepRows(props: { sweeps: readonly Schemas["SweepSummary"][] }) {
+  return (
+    <PlainTable heads={["Name", "Progress", "Ended", "Limits", "Queue", "Begun"]}>
+      {props.sweeps.map((sweep) => (
+        <tr key={sweep.id ?? sweep.name}>
+          <td>
+            <a href={`/sweeps/${sweep.id === null ? encodeURIComponent(sweep.name) : `sweep:${sweep.id}`}`}>
+              <Text>{sweep.name}</Text>
+            </a>
+            {sweep.id === null ? null : <span class="faint"> sweep:{sweep.id}</span>}
+          </td>
+          <td>
+            <StateBar counts={sweep.counts} />
+          </td>
+          <td>
+            {count(sweep.ended)} of {plural(sweep.jobs, "job")}
+          </td>
+          <td title={printable(sweep.stopped ?? "")}>{sweepLimits(sweep)}</td>
+          <td>
+            <Text>{sweep.queue}</Text>
+          </td>
+          <td title={fullTime(sweep.created)}>{clock(sweep.created)}</td>
+        </tr>
+      ))}
+    </PlainTable>
   );
 }

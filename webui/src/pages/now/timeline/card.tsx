@@ -2,11 +2,11 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { Job, State } from "../../../api/types";
+import type { Job } from "../../../api/types";
 import { onJobs } from "../../../live/live";
 import { amounts, clock, clockWithSeconds, duration, printable } from "../../../ui/format";
 import { useWish } from "../../../ui/hooks";
-import { StateMark } from "../../../ui/parts";
+import { type Mark, StateMark } from "../../../ui/parts";
 import { type Block, type JobBlock, type JobWords, type Lane, laneName } from "./model";
 
 /** A shorter stretch of today is told with seconds. */
@@ -111,7 +111,7 @@ export function Card(props: {
         {block.kind === "planned" ? (
           <span class="state queued">planned</span>
         ) : (
-          <StateMark state={block.state as State} />
+          <StateMark state={block.state as Mark} />
         )}
         {block.cause ? <span class="state failed">{printable(block.cause)}</span> : null}
       </div>

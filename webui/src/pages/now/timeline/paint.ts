@@ -65,6 +65,7 @@ function hueColour(text: string, isDark: boolean): string {
 const BY_STATE: Record<string, string> = {
   running: "--running",
   placed: "--placed",
+  suspended: "--held",
   succeeded: "--succeeded",
   failed: "--failed",
   cancelled: "--cancelled",

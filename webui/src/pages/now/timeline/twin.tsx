@@ -1,8 +1,7 @@
 /** The table that says what the picture says: for screen readers always, for everybody on request. */
 
-import type { State } from "../../../api/types";
 import { printable } from "../../../ui/format";
-import { StateMark } from "../../../ui/parts";
+import { type Mark, StateMark } from "../../../ui/parts";
 import { timesOf } from "./card";
 import { attempts } from "./layout";
 import { blockKey, laneName, type TimelineAnswer } from "./model";
@@ -64,7 +63,7 @@ export function Twin(props: {
                 </td>
                 <td>{timesOf(block, now)}</td>
                 <td>
-                  {block.kind === "planned" ? "planned" : <StateMark state={block.state as State} />}
+                  {block.kind === "planned" ? "planned" : <StateMark state={block.state as Mark} />}
                   {block.cause ? ` ${printable(block.cause)}` : ""}
                 </td>
               </tr>
