@@ -15,6 +15,7 @@ from grassq.broker.actions.bulk import Action, BulkChange, BulkResult
 from grassq.broker.actions.jobs import KillJobs
 from grassq.broker.actions.suspend import MEMORY_STAYS, ResumeJobs, SuspendJobs
 from grassq.broker.inbox import Call
+from grassq.broker.summary.timeline import present
 from grassq.core.messages import Check, Order, Start, Stop, SuspendOrder
 from grassq.core.model import Outcome, State, WorkerInfo
 from grassq.core.reconcile import RESEND_S
@@ -62,6 +63,10 @@ class Desk(DeciderFixture):
     def word(self, job: int) -> object:
         return self.do(lambda batch: at_once.show(batch, chosen(job)))["jobs"][0]["suspended"]
 
+    def drawn(self) -> list[tuple[int, str]]:
+        """Return the jobs on the lanes of a timeline, with what each block says."""
+        return [(block.job, block.state) for _, block in self.do(present).blocks]
+
     def why(self, job: int) -> str:
         return str(self.do(lambda batch: at_once.why(batch, chosen(job)))["jobs"][0]["text"])
 
@@ -79,6 +84,7 @@ def test_a_suspended_job_keeps_its_devices() -> None:
     assert desk.job(other).state is State.QUEUED and desk.word(job) == "kept"
     assert "suspended since" in desk.why(job) and "its devices stay taken" in desk.why(job)
     assert f"held by job {job}" in desk.why(other)
+    assert desk.drawn() == [(job, "suspended")]
     assert desk.resume(job).notes == []
     assert desk.word(job) == "resuming"
     desk.goes_on(job)
@@ -124,6 +130,7 @@ def test_others_get_freed_devices_only_when_the_stop_is_confirmed() -> None:
     assert desk.job(other).state is State.QUEUED, "another worker"
     desk.stops(job)
     assert (desk.word(job), desk.job(other).state) == ("freed", State.PLACED)
+    assert [id_ for id_, _ in desk.drawn()] == [other], "a freed job is on no lane"
 
 
 def test_a_freed_job_goes_on_when_its_own_device_is_free_and_nobody_passes_it() -> None:

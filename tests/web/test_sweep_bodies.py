@@ -54,7 +54,11 @@ def test_lists_and_grids_are_expanded_by_the_daemon_and_tried_without_being_queu
     async def test(fixture: BrokerFixture) -> None:
         await with_queues(fixture)
         grid = {"parameters": {"lr": ["log:1e-3..1e-1:3"], "bs": ["32..128*2", "x y"]}, "exclude": ["lr=0.1 bs=32"]}
-        body = {"commands": ["/bin/echo {lr} {bs}"], "grid": grid, "sweep": {"at_once": 2, "max_fails": 1}}
+        body: dict[str, Any] = {
+            "commands": ["/bin/echo {lr} {bs}"],
+            "grid": grid,
+            "sweep": {"at_once": 2, "max_fails": 1},
+        }
         answer = await many(fixture, route="/v1/dry-run", **body)
         assert (answer.json["count"], answer.json["commands"][0]) == (11, ["/bin/echo", "0.001", "32"]), answer.body
         assert answer.json["reason"] or answer.json["workers"]
@@ -67,10 +71,10 @@ def test_lists_and_grids_are_expanded_by_the_daemon_and_tried_without_being_queu
         assert (await many(fixture, commands=[["/bin/echo", "{a}", "{b}"]], rows=rows)).json["count"] == 1
         assert (await stored(fixture))[-1].spec.command == (b"/bin/echo", b"x y", b"{{cpu}}")
         # A row with each combination; and a key that an unfinished job has.
-        both = {"commands": ["/bin/echo {line} {n}"], "rows": {"text": "p\nq", "kind": "txt"}}
+        both: dict[str, Any] = {"commands": ["/bin/echo {line} {n}"], "rows": {"text": "p\nq", "kind": "txt"}}
         answer = await many(fixture, route="/v1/dry-run", **both, grid={"parameters": {"n": ["0..1"]}})
         assert [each[1:] for each in answer.json["commands"]] == [["p", "0"], ["p", "1"], ["q", "0"], ["q", "1"]]
-        one = {"commands": [["/bin/true"]], "job": {"unique": "k", "hold": True}}
+        one: dict[str, Any] = {"commands": [["/bin/true"]], "job": {"unique": "k", "hold": True}}
         first = (await many(fixture, **one)).json["first"]
         assert (await many(fixture, route="/v1/dry-run", **one)).json["existing"] == first
         ann = await fixture.token("submit", bare=True)
