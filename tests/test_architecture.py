@@ -56,7 +56,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "peer_uid",
         "loopback_sockets",
     },
-    "sdk": {"net", "home", "core", "gc_pause", "files"},
+    # The files that commands and programs read besides their words.
+    "inputs": {"core"},
+    "sdk": {"net", "home", "core", "gc_pause", "files", "inputs"},
     "daemon": {
         "core",
         "settings",
@@ -84,6 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "files",
         "atomic_files",
         "slurm_links",
+        "inputs",
     },
     "compat": {
         "sdk",
@@ -96,6 +99,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "peer_uid",
         "loopback_sockets",
         "slurm_links",
+        "inputs",
     },
     "__init__": {"sdk"},
     "__main__": {"cli"},
@@ -116,6 +120,8 @@ ONLY: dict[tuple[str, str], set[str]] = {
     },
     ("compat", "core"): {"core.syntax", "core.outcome", "core.names", "core.batches"},
     ("sdk", "core"): {"core.syntax", "core.names", "core.outcome", "core.job_options", "core.printable", "core.sweeps"},
+    ("inputs", "core"): {"core.syntax", "core.sweeps"},
+    ("compat", "inputs"): {"inputs.files"},
     ("files", "core"): {"core.names"},  # how a path is quoted
     ("net", "core"): {"core.syntax", "core.printable"},
     # The shim reads what the command leaves as its result; a job can write the error of its own record.

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from grassq.cli.inputs import script_options
-from grassq.cli.inputs.script_options import script_words
+from grassq.cli.typed import VALUE_OPTIONS
 from grassq.errors import BadInput
+from grassq.inputs import script_options
+from grassq.inputs.script_options import line_words
 
 SCRIPT = """#!/bin/sh
 # a training
@@ -22,6 +23,11 @@ echo
 #GRASS --nonsense
 """
 GIVEN = ["--name=x", "--tag=team=a", "--env=A=b c", "--retries=2", "--gpu=0.5"]
+
+
+def script_words(words: list[str]) -> list[str]:
+    """The words that a script adds to those of `grass enqueue`."""
+    return script_options.script_words(words, VALUE_OPTIONS)
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +51,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "-- bash -x -- train.sh",
         "slow train.sh",
         "slow --hold -- sh train.sh",
+        "A=1 B= sh train.sh",
     ],
 )
 def test_the_first_comments_of_the_script_that_a_job_runs_are_options(words: str) -> None:
@@ -121,3 +128,17 @@ def test_only_the_beginning_of_a_file_is_read(script: Path) -> None:
     assert script_words(["train.sh"]) == ["--hold"]
     script.write_bytes(b"\x7fELF\n#GRASS --hold\n")
     assert script_words(["train.sh"]) == []
+
+
+def test_the_script_in_the_line_of_a_sweep_gives_options_too(script: Path) -> None:
+    assert line_words("python train.sh --lr {lr}", ["--hold"]) == GIVEN
+    assert line_words("sh 'train.sh'", ["--name", "y", "--gpu=1"]) == ["--tag=team=a", "--env=A=b c", "--retries=2"]
+    assert line_words("sh {script}", []) == line_words("sh 'train.sh", []) == line_words("", []) == []
+    script.write_text("#GRASS --array 0-9\n")
+    with pytest.raises(BadInput, match=r"^train\.sh: its #GRASS lines have --array, which is for `grass"):
+        line_words("sh train.sh {x}", [])
+
+
+def test_a_queue_of_the_script_counts_where_variables_stand_first(script: Path) -> None:
+    script.write_text("#GRASS --queue big\n")
+    assert script_words(["A=1", "sh", "train.sh"]) == ["--queue=big"]

@@ -6,10 +6,10 @@ import os
 
 from grassq import home as homes
 from grassq.cli.fast import find_target, warn
-from grassq.cli.inputs.script_options import script_words
-from grassq.cli.typed import take_option
+from grassq.cli.typed import VALUE_OPTIONS, take_option
 from grassq.descriptors import write_all
 from grassq.errors import BadInput, GrassError, Unreachable
+from grassq.inputs.script_options import script_words
 from grassq.net.encoding import enqueue_body, new_key
 from grassq.net.http import is_number
 from grassq.net.retry import AWAY_S, exchange
@@ -40,15 +40,17 @@ def enqueue(
     lines are read from stdin; `more` are other members of the request. With `strict`, a followed job that cannot start
     is an error. A broker may be away for `away_s` seconds.
     """
-    if lines is None:
-        words = [*script_words(words), *words]
+    if lines is None and (of_script := script_words(words, VALUE_OPTIONS)):
+        words = [*of_script, *words]
+        more = f'"script_words":{len(of_script)}'
     response = _send(words, broker, verb, lines, away_s, parameters, more)
     if "grass-each" in response.headers:
         # Only the daemon can tell whether --each belongs to Grass or to the program of the job.
-        from grassq.cli.inputs.points import points_members
+        from grassq.inputs.points import points_members
 
         named = response.body[: int(response.headers.get("grass-stdout", "0"))]
-        response = _send(words, broker, verb, lines, away_s, parameters, points_members(named.decode()))
+        members = points_members(named.decode())
+        response = _send(words, broker, verb, lines, away_s, parameters, f"{more},{members}" if more else members)
     if "grass-lines" in response.headers:
         # Only the daemon can tell whether --stdin belongs to Grass or to the program of the job.
         return _enqueue_lines(words, broker, verb, _read_stdin(), away_s)

@@ -169,6 +169,8 @@ class EnqueueBody(From, kw_only=True):
     """What was typed after `grass enqueue`, unchanged."""
 
     words: list[Word]
+    #: How many of the first words a script gave its job: they do not tell that the first plain word is a queue.
+    script_words: Annotated[int, Meta(ge=0)] = 0
     #: `sweep` stores the lines of --stdin under one name.
     verb: Literal["enqueue", "run", "sweep"] = "enqueue"
     #: With --stdin: a command on each line.

@@ -123,7 +123,7 @@ gpu = 0.5
 time-limit = "2h"
 hold = true
 label = ["a100", "big"]
-env = { A = "1", B = 2.50 }
+env = { A = "1", B = 2.50, BS = "{bs}" }
 
 [params]
 lr = "log:1e-3..1e-1:3"
@@ -136,7 +136,7 @@ def test_a_sweep_in_a_file_is_read_whole() -> None:
     assert (read.name, read.command, read.at_once, read.max_fails) == ("fit", ("python", "fit.py", "{lr}"), 4, None)
     assert read.parameters == {"lr": ["0.001", "0.01", "0.1"], "bs": ["32", "64"]}
     assert read.exclude == ("lr=0.1 bs=32",)
-    typed = "--gpu=0.5 --time-limit 2h --hold --label a100 --label big --env A=1 --env B=2.50"
+    typed = "--gpu=0.5 --time-limit 2h --hold --label a100 --label big --env A=1 --env B=2.50 --env BS={bs}"
     assert " ".join(read.words) == typed
 
 
@@ -154,9 +154,32 @@ def test_a_sweep_in_a_file_is_read_whole() -> None:
         ("name = ", "# ", "s.toml: name is missing"),
         ('"fit"', '"fit', "s.toml, line 2: it is not TOML"),
         ("[params]", "[others]", "s.toml, line 12: others: there is no such key"),
+        ("[params]", "[param]", "s.toml, line 12: param: there is no such key; did you mean params?"),
+        (
+            "lr = ",
+            "lrr = ",
+            "s.toml, line 13: lrr: there is no {lrr} in command, name, env or output; did you mean lr",
+        ),
+        ("bs = ", "batch = ", "s.toml, line 14: batch: there is no {batch} in command, name, env or output, so each "),
+        ("{bs}", "{{bs}}", "s.toml, line 14: bs: there is no {bs} in command"),
+        ("bs = ", "cpu = 1\nbs = ", "s.toml, line 14: cpu: there is no {cpu} in command, name, env or output; the "),
+        ("{lr}", "{lr} {x}", "s.toml, line 3: command: {x} has"),
+        ('"fit"', '"fit-{x}"', "s.toml, line 2: name: {x} has no values: add x below [params]"),
+        ("lr=0.1 bs=32", "lr=0.1 bss=32", "s.toml, line 4: exclude: 'lr=0.1 bss=32': there is no parameter 'bss'"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_with_its_line(old: str, new: str, said: str) -> None:
     with pytest.raises(BadInput) as refused:
         read_sweep_file(WHOLE.replace(old, new, 1).encode(), "s.toml")
     assert str(refused.value).startswith(said)
+
+
+def test_a_parameter_may_be_used_in_any_place_that_is_filled_in() -> None:
+    base = '{} = {}\nname = "n"\n[params]\nlr = [1, 2]\n'
+    for key, value in (("command", '"fit {lr:>8}"'), ("command", '["fit", "{lr!r}"]'), ("command", '"{{{lr}}}"')):
+        assert read_sweep_file(base.format(key, value).encode(), "s").parameters == {"lr": ["1", "2"]}
+    base = 'command = "fit"\nname = "n"\n{} = {}\n[params]\nlr = [1, 2]\n'
+    for key, value in (("env", '{ LR = "{lr}" }'), ("env", '["LR={lr}"]'), ("output", '"out-{lr}"')):
+        assert read_sweep_file(base.format(key, value).encode(), "s").parameters == {"lr": ["1", "2"]}
+    # A file of points may have other columns: what they are called is known when it is read.
+    read_sweep_file(b'command = "fit {lr} {x}"\nname = "n-{x}"\npoints = "p.csv"\n[params]\nlr = [1, 2]\n', "s")

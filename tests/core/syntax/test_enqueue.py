@@ -345,3 +345,16 @@ def test_reading_the_same_words_twice_gives_the_same(words: list[bytes]) -> None
             return str(error)
 
     assert read() == read()
+
+
+def test_the_options_of_a_script_do_not_make_a_misspelt_program_a_queue() -> None:
+    def read(line: str, script_words: int) -> object:
+        context = SubmitContext({}, frozenset({"gpu"}), frozenset({"gpu"}), lambda _: False, script_words=script_words)
+        return enqueue(line, context)
+
+    for line, count in (("--gpu=1 pyhton train.py", 1), ("--name=x --gpu=1 pyhton train.py", 2)):
+        with pytest.raises(NotFound, match="no queue and no program is called 'pyhton'"):
+            read(line, count)
+    # What was typed tells that the line is meant for Grass, as without a script.
+    for line in ("--gpu=1 --hold later train.py", "--gpu=1 later --hold train.py"):
+        assert read(line, 1).options.queue == "later"  # type: ignore[attr-defined]

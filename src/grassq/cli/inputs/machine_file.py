@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from grassq.core.syntax.addresses import PORT_MAX, wrong_ssh_host, wrong_ssh_user
 from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput
+from grassq.inputs.files import read_file
 
 #: The folder that is searched after the current one, below the user's directory.
 FOLDER = ".local/var"
@@ -59,13 +60,7 @@ def is_file_word(word: str) -> bool:
 def _document(path: str) -> dict[Any, Any]:
     import yaml  # slow to load, and only this command needs it
 
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(FILE_MAX + 1)
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > FILE_MAX:
-        raise BadInput(f"{path} is larger than {FILE_MAX >> 10} KiB; a machine file has {_KEYS_TEXT}")
+    data = read_file(path, FILE_MAX, f"a machine file has {_KEYS_TEXT}")
     try:
         found = yaml.safe_load(data)
     except yaml.MarkedYAMLError as error:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from grassq.compat.execute_batch.arguments import EVERYTHING, JobWords, read_line
 from grassq.core.syntax import shell_lines
 from grassq.errors import BadInput
+from grassq.inputs.files import read_file
 
 #: The largest file, and the most commands in it: as many as one submission may have.
 FILE_MAX = 64 << 20
@@ -39,8 +40,9 @@ class BatchLine(NamedTuple):
 def read(path: str, cwd: str, forward: tuple[str, ...], backwards: tuple[str, ...], kabuki: bool) -> list[BatchLine]:
     """Return the commands of a file; raise BadInput in one line for a file or a line that cannot be used."""
     name = batch_name(path, cwd)
+    content = read_file(path, FILE_MAX, "cut it into several batches")
     lines: list[BatchLine] = []
-    for number, line in enumerate(shell_lines.split(_content(path)), 1):
+    for number, line in enumerate(shell_lines.split(content), 1):
         command = shell_lines.command(line)
         if command is None:
             continue
@@ -74,17 +76,6 @@ def batch_name(path: str, cwd: str) -> str:
     if len(os.fsencode(name)) > NAME_MAX:
         raise BadInput(f"{path} has a name of more than {NAME_MAX} bytes, and results cannot be named after it")
     return name
-
-
-def _content(path: str) -> bytes:
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(FILE_MAX + 1)
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > FILE_MAX:
-        raise BadInput(f"{path} is larger than {FILE_MAX >> 20} MiB; cut it into several batches")
-    return content
 
 
 def _kabuki(command: bytes) -> JobWords:

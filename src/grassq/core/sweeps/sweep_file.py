@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -12,9 +13,14 @@ from msgspec import Struct
 from grassq.core.job_options import JOB_OPTIONS
 from grassq.core.options.parsers import Option
 from grassq.core.sweeps.arrays import TASKS_MAX
+from grassq.core.sweeps.exclusions import read_exclusion
+from grassq.core.sweeps.grid import GridSearch
+from grassq.core.sweeps.parameters import VALUE_CHARS_MAX, parameter_columns
+from grassq.core.sweeps.points import Points
 from grassq.core.sweeps.ranges import expanded
 from grassq.core.syntax.options import closest
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
+from grassq.core.syntax.shell_lines import plain_words
 from grassq.errors import BadInput
 
 #: The bytes of a file.
@@ -23,6 +29,10 @@ SWEEP_FILE_BYTES_MAX = 1 << 20
 _OWN = ("name", "command", "params", "points", "exclude", "at-once", "max-fails")
 #: The options of a job that a file may name; the name of the jobs is that of the sweep.
 _OPTIONS: dict[str, Option] = {option.name: option for option in JOB_OPTIONS if option.name != "name"}
+#: What is filled in for each point.
+_FILLED = "command, name, env or output"
+#: `{name}`, `{name:>8}` and `{name!r}`; a doubled brace is text.
+_ASKED = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _AT = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
@@ -84,7 +94,7 @@ class _Reader:
         points = self._text(given, "points") if "points" in given else None
         if not params and points is None:
             raise BadInput(f"{self._file}: there is no params and no points, so nothing varies")
-        return SweepFile(
+        described = SweepFile(
             name=self._text(given, "name"),
             command=self._command(given),
             parameters={name: self._values(name, value) for name, value in params.items()},
@@ -94,13 +104,59 @@ class _Reader:
             max_fails=self._number(given, "max-fails"),
             words=tuple(words),
         )
+        self._check_names(described)
+        return described
 
-    def _fault(self, key: str, why: str) -> BadInput:
-        either = re.escape(key.replace("_", "-")).replace(r"\-", "[-_]")
-        spelled = re.compile(rf"\s*\[?\s*[\"']?{either}[\"']?\s*[=\].]")
-        line = next((place for place, each in enumerate(self._lines, 1) if spelled.match(each)), None)
+    def _check_names(self, described: SweepFile) -> None:
+        """Refuse a parameter that nothing uses: it would make every point new and change no command.
+
+        Refuse also `{name}` without values; which columns a file of points has is not known here.
+        """
+        names = described.parameters
+        command = [described.command] if isinstance(described.command, str) else described.command
+        texts = [("command", word) for word in command] + [("name", described.name)]
+        asked = [(key, name) for key, text in texts for name in _asked(text, names)]
+        used = {name for _, name in asked}
+        for option, typed in zip(described.words, described.words[1:], strict=False):
+            if option in ("--env", "--output"):
+                used |= {*_asked(typed, names)}
+        for name in names:
+            if name not in used:
+                raise self._unused(name, used - names.keys())
+        if described.points is not None:
+            return
+        for key, name in asked:
+            if name not in names:
+                literal = f"or write {{{{{name}}}}} for the text {{{name}}}"
+                raise self._fault(key, f"{{{name}}} has no values: add {name} below [params], {literal}")
+        for text in described.exclude:
+            try:
+                read_exclusion(text, names)
+            except BadInput as error:
+                raise self._fault("exclude", str(error).removeprefix("--exclude ")) from None
+
+    def _unused(self, name: str, without_values: set[str]) -> BadInput:
+        if meant := closest(name, without_values):
+            hint = f"; did you mean {meant}?"
+        elif name.replace("_", "-") in {*_OWN, *_OPTIONS, *COMMON_RESOURCES}:
+            hint = "; the keys of the sweep stand above [params]"
+        else:
+            hint = ", so each command would come several times; write it where its value belongs"
+        return self._fault(name, f"there is no {{{name}}} in {_FILLED}{hint}", below="params")
+
+    def _fault(self, key: str, why: str, below: str | None = None) -> BadInput:
+        line = self._line(key, (self._line(below) or 1) - 1 if below else 0)
+        if line is None and below:
+            line = self._line(below)
         where = f", line {line}" if line else ""
         return BadInput(f"{self._file}{where}: {key}: {why}")
+
+    def _line(self, key: str, begin: int = 0) -> int | None:
+        """Return the first line behind `begin` lines that sets a key or begins its table."""
+        either = re.escape(key.replace("_", "-")).replace(r"\-", "[-_]")
+        spelled = re.compile(rf"\s*(?:\[\s*|params\.)?[\"']?{either}[\"']?\s*[=\].]")
+        lines = enumerate(self._lines[begin:], begin + 1)
+        return next((place for place, each in lines if spelled.match(each)), None)
 
     def _text(self, given: Mapping[str, Any], key: str) -> str:
         if key not in given:
@@ -138,19 +194,19 @@ class _Reader:
     def _values(self, name: str, value: Any) -> list[str]:
         several = value if isinstance(value, list) else [value]
         if not several:
-            raise self._fault(name, "it has no values")
-        texts = [self._scalar(name, each) for each in several]
+            raise self._fault(name, "it has no values", below="params")
+        texts = [self._scalar(name, each, below="params") for each in several]
         try:
             return expanded(texts, name)
         except BadInput as error:
-            raise self._fault(name, str(error)) from None
+            raise self._fault(name, str(error), below="params") from None
 
-    def _scalar(self, key: str, value: Any) -> str:
+    def _scalar(self, key: str, value: Any, below: str | None = None) -> str:
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, str | int):
             return str(value)
-        raise self._fault(key, "a value is a text, a number, true or false")
+        raise self._fault(key, "a value is a text, a number, true or false", below)
 
     def _option(self, key: str, name: str, value: Any) -> list[str]:
         """Return an option as it is typed."""
@@ -178,3 +234,33 @@ class _Reader:
         if option.takes == "maybe":
             return [f"{option.typed}={each}" for each in typed]
         return [word for each in typed for word in (option.typed, each)]
+
+
+def _asked(text: str, names: Mapping[str, object]) -> Iterator[str]:
+    """Yield the names of the placeholders in a text; a name may have a colon of its own."""
+    for found in _ASKED.finditer(text):
+        if inside := found[1]:
+            yield inside if inside in names else inside.partition(":")[0].partition("!")[0]
+
+
+def sweep_lines(described: SweepFile, rows: Points | None, file: str) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the command of each point of a sweep in a file, and the values of each parameter."""
+    is_line = isinstance(described.command, str)
+    forms = [described.command] if isinstance(described.command, str) else [*described.command]
+    try:
+        searches = [GridSearch(form, described.parameters, rows=rows, exclude=described.exclude) for form in forms]
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from None
+    points = [*searches[0].values(None)]
+    names = [*searches[0].parameters]
+    columns = parameter_columns(names, points)
+    if len(columns) < len(names):
+        raise BadInput(f"{file}: a value of a sweep in a file has {VALUE_CHARS_MAX:,} characters at most")
+    filled = zip(*(search.lines(None) for search in searches), strict=True)
+    return [each[0] if is_line else " ".join(map(_quoted, each)) for each in filled], columns
+
+
+def _quoted(word: str) -> str:
+    """Return a word as a line has it; a placeholder such as {gpu} needs no quotes."""
+    raw = word.encode("utf-8", "surrogateescape")
+    return word if plain_words(raw) == (raw,) else shlex.quote(word)

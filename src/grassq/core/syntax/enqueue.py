@@ -5,7 +5,7 @@ For a job, left to right: options, at most one word W, options, then `--` or the
 1. A `--` preceded only by options and at most one word: W is the queue, every `--NAME=AMOUNT` is a request.
 2. Else W is an existing queue: options are ours until the first word we do not know.
 3. Else W is a program: all from W on is the job's, and the queue is `default`.
-4. Else, with further words and at least one option of ours: the job waits for queue W, with a warning.
+4. Else, with further words and an option of ours that no script gave: the job waits for queue W, with a warning.
 5. Else nothing is submitted: a misspelt command never becomes a job.
 
 From another machine rules 3 and 4 do not hold: what is a program there says nothing here, so the queue is named.
@@ -55,6 +55,8 @@ class SubmitContext(msgspec.Struct, frozen=True):
     is_program: Callable[[bytes], bool]
     #: The words come from another machine: what is a program there says nothing here, so the queue must be named.
     is_remote: bool = False
+    #: How many of the first words a script gave its job: nobody typed them.
+    script_words: int = 0
 
 
 class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,8 +211,10 @@ def _split_by_word(words: Sequence[bytes], at: int, given: GivenOptions, context
             f"no queue and no program is called {shown(word)}; if the program is only inside of the wrapper, put -- "
             "before the command"
         )
+    asked = GivenOptions(ENQUEUE)
+    asked.take(words, asked.take(words, context.script_words) + 1, lambda name: _has(context, named, name))
     at = given.take(words, at + 1, lambda name: _has(context, named, name))
-    if is_name(named) and (at < len(words) or given.has("stdin")) and _asks(given, context):
+    if is_name(named) and (at < len(words) or given.has("stdin")) and _asks(asked, context):
         _refuse_two_queues(named, given.value("queue"))
         return _finish(given, named, words[at:], context)
     raise _not_found(word, context)

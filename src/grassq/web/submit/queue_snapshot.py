@@ -59,9 +59,16 @@ class QueueSnapshot(Struct, frozen=True):
         """Tell whether only a worker on this disk can run the job."""
         return queue in self.local_queues if worker is None else self.roles.is_here(worker) and queue in self.offers
 
-    def split(self, words: Sequence[bytes], is_program: Callable[[bytes], bool], *, is_remote: bool = False) -> Enqueue:
-        """Split the words of an `enqueue`, given a test for programs."""
-        context = SubmitContext(self.queues, self.resources, self.shared, is_program, is_remote)
+    def split(
+        self,
+        words: Sequence[bytes],
+        is_program: Callable[[bytes], bool],
+        *,
+        is_remote: bool = False,
+        script_words: int = 0,
+    ) -> Enqueue:
+        """Split the words of an `enqueue`, of which a script gave the first ones, given a test for programs."""
+        context = SubmitContext(self.queues, self.resources, self.shared, is_program, is_remote, script_words)
         return enqueue_syntax.split_enqueue(words, context)
 
 

@@ -107,14 +107,15 @@ class DraftBuilder(Struct, frozen=True):
         typed = self.read_words(words, sent)
         return typed, self.draft(typed.words, typed.options, self.request_of(typed.options))
 
-    def read_words(self, words: Sequence[bytes], sent: Sequence[str] | None = None) -> Enqueue:
-        """Return what was typed after `enqueue`.
+    def read_words(self, words: Sequence[bytes], sent: Sequence[str] | None = None, script_words: int = 0) -> Enqueue:
+        """Return what was typed after `enqueue`; the first words may be those of a script.
 
         `sent` are the manifests of the folders to send; without them the job has none yet.
         """
         env, cwd = self.submitter.env.values, self.submitter.cwd
         is_remote = self.submitter.is_remote
-        typed = self.known.split(words, lambda word: self.program_check.is_program(word, env, cwd), is_remote=is_remote)
+        is_program = lambda word: self.program_check.is_program(word, env, cwd)  # noqa: E731
+        typed = self.known.split(words, is_program, is_remote=is_remote, script_words=script_words)
         if typed.command.broker is not None:
             # The command line takes --broker away only there; elsewhere the word may belong to the job's program.
             raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")

@@ -7,22 +7,22 @@ import os
 import shlex
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 from grassq.cli import render
 from grassq.cli.enqueue import BYTES_MAX, enqueue
 from grassq.cli.help import text_of
-from grassq.cli.inputs.points import read_file, read_points_file
 from grassq.cli.typed import take_option
 from grassq.core.sweeps.grid import GridSearch
-from grassq.core.sweeps.parameters import VALUE_CHARS_MAX, parameter_columns
+from grassq.core.sweeps.parameters import parameter_columns
 from grassq.core.sweeps.ranges import expanded
 from grassq.core.sweeps.sweep import DEFINITION_CHARS_MAX
-from grassq.core.sweeps.sweep_file import SWEEP_FILE_BYTES_MAX, SweepFile, read_sweep_file
 from grassq.core.syntax import options, sweep
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
-from grassq.core.syntax.shell_lines import LINES_MAX, plain_words
+from grassq.core.syntax.shell_lines import LINES_MAX
 from grassq.errors import BadInput
+from grassq.inputs.points import read_points_file
+from grassq.inputs.script_options import line_words
+from grassq.inputs.sweep_files import read_sweep_input
 from grassq.net.encoding import new_key
 
 DRY_RUN = "--dry-run"
@@ -98,7 +98,8 @@ def words(name: str, argv: list[str]) -> int:
     render.notes(search.notes)
     parameters = _parameters(search, seed, BYTES_MAX - len(text))
     more = '"sweep":' + json.dumps({"definition": shlex.join(argv)[:DEFINITION_CHARS_MAX]})
-    return enqueue(["--stdin", *rest], broker, name, text, parameters=parameters, more=more)
+    words = ["--stdin", *line_words(typed.commands[0], rest), *rest]
+    return enqueue(words, broker, name, text, parameters=parameters, more=more)
 
 
 def _search(typed: sweep.Typed, given: _Given) -> sweep.Search:
@@ -126,41 +127,12 @@ def _apply(name: str, file: str, typed: sweep.Typed, given: _Given) -> int:
     for own in ("--points", "--exclude"):
         if given.has(own):
             raise BadInput(f"with --file, {own} is a key of the file: {own[2:]}")
-    content = read_file(file, SWEEP_FILE_BYTES_MAX)
-    described = read_sweep_file(content, file)
-    count, lines, columns = _points(described, file)
-    text = _text(count, iter(lines))
+    read = read_sweep_input(file)
+    text = _text(len(read.lines), iter(read.lines))
     asked = {"apply": True, "prune": given.has("--prune"), "dry_run": given.has(DRY_RUN)}
-    definition = content.decode()[:DEFINITION_CHARS_MAX]
-    more = '"sweep":' + json.dumps({**asked, "definition": definition})
-    limits = [("--at-once", described.at_once), ("--max-fails", described.max_fails)]
-    limited = [word for option, most in limits if most is not None for word in (option, str(most))]
-    sent = ["--stdin", *rest, "--name", described.name, *described.words, *limited]
-    return enqueue(sent, broker, name, text, parameters=json.dumps(columns), more=more)
-
-
-def _points(described: SweepFile, file: str) -> tuple[int, list[str], dict[str, list[str]]]:
-    """Return how many points a sweep in a file has, their commands, and the values of each parameter."""
-    rows = None if described.points is None else read_points_file(described.points, Path(file).parent)
-    is_line = isinstance(described.command, str)
-    forms = [described.command] if isinstance(described.command, str) else [*described.command]
-    try:
-        searches = [GridSearch(form, described.parameters, rows=rows, exclude=described.exclude) for form in forms]
-    except BadInput as error:
-        raise BadInput(f"{file}: {error}") from None
-    points = [*searches[0].values(None)]
-    names = [*searches[0].parameters]
-    columns = parameter_columns(names, points)
-    if len(columns) < len(names):
-        raise BadInput(f"{file}: a value of a sweep in a file has {VALUE_CHARS_MAX:,} characters at most")
-    filled = zip(*(search.lines(None) for search in searches), strict=True)
-    return len(points), [each[0] if is_line else " ".join(map(_quoted, each)) for each in filled], columns
-
-
-def _quoted(word: str) -> str:
-    """Return a word as a line has it; a placeholder such as {gpu} needs no quotes."""
-    raw = os.fsencode(word)
-    return word if plain_words(raw) == (raw,) else shlex.quote(word)
+    more = '"sweep":' + json.dumps({**asked, "definition": read.definition})
+    sent = ["--stdin", *rest, *read.words]
+    return enqueue(sent, broker, name, text, parameters=json.dumps(read.parameters), more=more)
 
 
 def _width(word: str) -> int:

@@ -1,7 +1,7 @@
 """Reads the options that a script gives its own job, in lines such as `#GRASS --gpu 0.5`. Light to load.
 
-The lines are among the first comment lines of the file that the job runs. Their words are put before the typed ones,
-without those that are typed too.
+The lines are among the first comment lines of the file that the job runs. For a command line their words are put
+before the typed ones, without those that are typed too; for a program they are the options that it does not give.
 """
 
 # pathlib would cost more than the rest of an enqueue.
@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 import stat
 
-from grassq.cli.typed import VALUE_OPTIONS
 from grassq.errors import BadInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from grassq.core.syntax.options import GivenOptions
 
 #: How much of a script is looked at: of a file that does not begin with comments, the first bytes only.
@@ -32,26 +33,62 @@ ADDED = ("env", "tags")
 TYPED_ONLY = ("quiet", "json", "sync", "stdin", "broker")
 
 
-def script_words(words: list[str]) -> list[str]:
-    """Return the options that the script of a job gives, as words to put before the typed words."""
-    typed, command = _split(words)
+#: Options that make many jobs of one, or none: for `grass enqueue`, where they could be typed too.
+OF_ENQUEUE = ("array", "each", "dry_run")
+
+
+def script_words(words: list[str], values: Collection[str]) -> list[str]:
+    """Return the options that the script of a job gives, as words to put before those typed after `enqueue`.
+
+    `values` are the options whose value is the next word.
+    """
+    typed, command = _split(words, values)
     base = _directory(typed)
-    path = _script_of(command[1:] if command[:1] == ["--"] else command, base)
+    path = script_of(command[1:] if command[:1] == ["--"] else command, base)
     has_queue = path is None and len(command) > 1 and command[0] != "--" and not _is_interpreter(command[0])
     if has_queue:
         # Only the daemon knows whether the first word is a queue.
-        more, rest = _split(command[1:])
+        more, rest = _split(command[1:], values)
         typed = [*typed, *more]
-        path = _script_of(rest[1:] if rest[:1] == ["--"] else rest, base)
-    lines = [] if path is None else _marked_lines(path)
-    return _words(path, lines, typed, has_queue) if path is not None and lines else []
+        path = script_of(rest[1:] if rest[:1] == ["--"] else rest, base)
+    given = None if path is None else read_script(path)
+    return [] if given is None else _words(given, typed, has_queue)
 
 
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
+def line_words(line: str, typed: list[str]) -> list[str]:
+    """Return the options that the script in a line gives, as words to put before the typed options of many jobs."""
+    path = script_of(split_line(line), _directory(typed))
+    given = None if path is None else read_script(path)
+    if path is None or given is None:
+        return []
+    refuse_of_enqueue(path, given)
+    return _words(given, typed, False)
+
+
+def split_line(line: str) -> list[str]:
+    """Return the words of a line; none if its quotes cannot be read, which is said elsewhere."""
+    import shlex
+
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return []
+
+
+def refuse_of_enqueue(path: str, given: GivenOptions) -> None:
+    """Refuse the options of a script that only `grass enqueue` knows."""
+    from grassq.core.syntax.options import ENQUEUE
+
+    for name in given.values:
+        if ENQUEUE[f"--{name}".encode()].field in OF_ENQUEUE:
+            raise BadInput(f"{path}: its #GRASS lines have --{name}, which is for `grass enqueue` alone")
+
+
+def _split(words: list[str], values: Collection[str]) -> tuple[list[str], list[str]]:
     """Return the options before the first plain word, with their values, and the words from there on."""
     place = 0
     while place < len(words) and words[place].startswith("-") and words[place] != "--":
-        place += 2 if words[place] in VALUE_OPTIONS else 1
+        place += 2 if words[place] in values else 1
     return words[:place], words[place:]
 
 
@@ -65,8 +102,12 @@ def _directory(typed: list[str]) -> str:
     return ""
 
 
-def _script_of(command: list[str], base: str) -> str | None:
+def script_of(command: Sequence[str], base: str) -> str | None:
     """Return the file that a command runs: its program, or the first file that is given to an interpreter."""
+    assigned = 0
+    while assigned < len(command) and command[assigned].partition("=")[0].isidentifier() and "=" in command[assigned]:
+        assigned += 1
+    command = command[assigned:]
     if not command:
         return None
     if not _is_interpreter(command[0]):
@@ -121,17 +162,28 @@ def _is_comment(raw: bytes) -> bool:
     return b"\0" not in raw and all(not line.strip() or line.startswith(b"#") for line in raw.split(b"\n"))
 
 
-def _words(path: str, lines: list[tuple[int, bytes]], typed: list[str], has_queue: bool) -> list[str]:
-    """Return the options of marked lines that are not typed; raise BadInput with the line of a wrong one."""
+def read_script(path: str) -> GivenOptions | None:
+    """Return the options in a script, None if it has none; raise BadInput with the line of a wrong one."""
+    lines = _marked_lines(path)
+    if not lines:
+        return None
     # Loaded only where there are such lines: it takes longer than all else.
     from grassq.core.syntax.options import ENQUEUE, GivenOptions
 
-    given, ours = GivenOptions(ENQUEUE), GivenOptions(ENQUEUE)
+    given = GivenOptions(ENQUEUE)
     for number, line in lines:
         try:
             _take(given, line)
         except BadInput as error:
             raise BadInput(f"{path}, line {number}: {error}") from None
+    return given
+
+
+def _words(given: GivenOptions, typed: list[str], has_queue: bool) -> list[str]:
+    """Return the options of a script that are not typed."""
+    from grassq.core.syntax.options import ENQUEUE, GivenOptions
+
+    ours = GivenOptions(ENQUEUE)
     try:
         ours.take([os.fsencode(word) for word in typed], 0)
     except BadInput:
