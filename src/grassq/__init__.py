@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         JobFailed,
         JobFuture,
         JobList,
+        SweepFileResult,
         as_completed,
         wait,
     )
@@ -37,6 +38,7 @@ __all__ = [
     "JobList",
     "NotFound",
     "Refused",
+    "SweepFileResult",
     "Unreachable",
     "__version__",
     "as_completed",

@@ -13,9 +13,8 @@ from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, stored
 from tests.cli.fake_broker import Certificate, FakeBroker, let_in
 
-from grassq.cli.enqueue import BYTES_MAX
 from grassq.core.syntax.shell_lines import REMOTE_LINES_MAX
-from grassq.net.encoding import text
+from grassq.net.encoding import BYTES_MAX, text
 
 ASKS = stored(b"", b"grass: an old release would say this\n", exit_code=2, Grass_Lines=1)
 

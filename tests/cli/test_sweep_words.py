@@ -12,8 +12,8 @@ from tests.cli import calls
 from tests.cli.fake import FakeDaemon, document, stored
 
 from grassq.cli.commands.jobs import sweep
-from grassq.cli.enqueue import BYTES_MAX
 from grassq.core.syntax.shell_lines import LINES_MAX
+from grassq.net.encoding import BYTES_MAX
 
 SAID = b"sweep sweep-12: 4 jobs 12-15\n"
 

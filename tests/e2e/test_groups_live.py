@@ -110,6 +110,16 @@ def read_from_files(grass: Grass, client: grassq.Client) -> None:
     job = grass.job(grass.enqueue("--tag", "b=2", "--cpu=0.25", script))
     assert (job["name"], job["tags"], job["request"]) == ("fromfile", {"a": "1", "b": "2"}, {"cpu": 0.25})
     assert grass.ok("run", "-q", "sh", "job.sh") == "0.5\n"
+    said = grass.refuses(3, "enqueue", "hs", "job.sh")
+    assert said.startswith("grass: no queue and no program is called 'hs'"), "the options of a script name no queue"
+    submitted = client.submit(["sh", "job.sh"], tags={"b": "2"})
+    assert (submitted.name, submitted.info["tags"], submitted.info["request"]) == (
+        "fromfile",
+        {"a": "1", "b": "2"},
+        {"cpu": 0.5},
+    )
+    swept = grass.ok("sweep", "-q", "sh job.sh {x}", "-p", "x", "1..2", "--cpu=0.25").strip()
+    assert {(job["name"], job["request"]["cpu"]) for job in grass.jobs(swept)} == {("fromfile", 0.25)}
     grass.write("job.sh", "#GRASS --naem x\n")
     assert grass.refuses(2, "enqueue", "sh", "job.sh").startswith("grass: job.sh, line 1: unknown option '--naem'")
     grass.write("grass.toml", 'projct = "tree"\n')

@@ -113,6 +113,22 @@ def test_sweeps_stop_and_files_run_what_is_new_changed_or_failed(grass: Grass) -
     states = {job["id"]: job["state"] for job in grass.jobs("sweep:22") if job["id"] >= 28}
     assert [*states.values()] == ["cancelled"] * 4 + ["held"] * 3
 
+    with grassq.Client(grass.home) as client:
+        done = client.sweep_file(grass.cwd / "s.toml", dry_run=True)
+        assert (done.counts["kept"], done.counts["gone"], done.sweep, [*done.jobs]) == (3, 2, 22, [])
+        grass.write("s.toml", held.replace("-ne 2", "-ne 3").replace("2..5", "3..4"))
+        done = client.sweep_file(grass.cwd / "s.toml", prune=True)
+        assert len(done.ended) == 1 and {"x": "2"} in done.gone and not done.jobs
+        grass.write("s.toml", held.replace("2..5", "8..9").replace('"fit"', '"more"'))
+        done = client.sweep_file(grass.cwd / "s.toml")
+        assert [job.name for job in done.jobs] == ["more", "more"] and done.new == [{"x": "8"}, {"x": "9"}]
+        one = client.submit(["sleep", "60"], unique="only", hold=True)
+        again = client.submit(["sleep", "60"], unique="only", hold=True)
+        assert (again, one.existing, again.existing) == (one, False, True)
+
+    grass.write("s.toml", FILE.replace("x = ", "y = "))
+    said = grass.refuses(2, "sweep", "--file", "s.toml")
+    assert said.startswith("grass: s.toml, line 7: y: there is no {y} in command, name, env or output")
     grass.write("s.toml", FILE.replace("cpu", "cpuu"))
     said = grass.refuses(2, "sweep", "--file", "s.toml")
     assert said == "grass: s.toml, line 5: cpuu: there is no such key; did you mean cpu?\n"

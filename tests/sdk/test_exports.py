@@ -26,6 +26,7 @@ PUBLIC = [
     "JobList",
     "NotFound",
     "Refused",
+    "SweepFileResult",
     "Unreachable",
     "__version__",
     "as_completed",
@@ -60,6 +61,7 @@ CLIENT = [
     "submit_many",
     "suspend",
     "sweep",
+    "sweep_file",
     "wait",
     "why",
 ]
@@ -70,6 +72,7 @@ JOB = [
     "done",
     "edit",
     "exception",
+    "existing",
     "exit_code",
     "follow",
     "future",

@@ -10,7 +10,7 @@ from grassq.cli.typed import VALUE_OPTIONS, take_option
 from grassq.descriptors import write_all
 from grassq.errors import BadInput, GrassError, Unreachable
 from grassq.inputs.script_options import script_words
-from grassq.net.encoding import enqueue_body, new_key
+from grassq.net.encoding import BYTES_MAX, enqueue_body, new_key
 from grassq.net.http import is_number
 from grassq.net.retry import AWAY_S, exchange
 
@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from grassq.net.http import Response
 
-#: Bytes of one submission. In any encoding and with the environment this stays below the daemon's limit of 64 MiB.
-BYTES_MAX = 45 << 20
 READ_SIZE = 1 << 20
 
 

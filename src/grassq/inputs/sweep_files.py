@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from grassq.core.sweeps.sweep import DEFINITION_CHARS_MAX
 from grassq.core.sweeps.sweep_file import SWEEP_FILE_BYTES_MAX, read_sweep_file, sweep_lines
+from grassq.core.syntax.shell_lines import LINES_MAX
+from grassq.core.syntax.sweep import shown
+from grassq.errors import BadInput
 from grassq.inputs.files import STDIN, read_input
 from grassq.inputs.points import read_points_file
 from grassq.inputs.script_options import line_words
@@ -36,3 +41,21 @@ def read_sweep_input(file: str) -> SweepInput:
     command = described.command if isinstance(described.command, str) else shlex.join(described.command)
     words = [*line_words(command, words), *words]
     return SweepInput(words, lines, parameters, content.decode()[:DEFINITION_CHARS_MAX])
+
+
+def line_text(count: int, lines: Iterator[str], bytes_max: int) -> bytes:
+    """Return the lines of a sweep as input of `enqueue --stdin`; raise BadInput for invalid lines or too many."""
+    if count > LINES_MAX:
+        raise BadInput(f"{count:,} jobs are more than {LINES_MAX:,} at once; take fewer with --n-samples")
+    parts: list[bytes] = []
+    size = 0
+    for line in lines:
+        if "\n" in line or "\r" in line:
+            raise BadInput(f"a job is one line, but {shown(line)} contains a line break")
+        if line.lstrip(" \t")[:1] in ("", "#"):
+            raise BadInput(f"{shown(line)} is not a command")
+        parts.append(os.fsencode(line))
+        size += len(parts[-1]) + 1
+        if size > bytes_max:
+            raise BadInput(f"the commands take more than {bytes_max:,} bytes; take fewer with --n-samples")
+    return b"\n".join(parts)

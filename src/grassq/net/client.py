@@ -16,10 +16,10 @@ from grassq.core.syntax.numbers import id_ranges
 from grassq.core.syntax.shell_lines import REMOTE_LINES_MAX
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
 from grassq.home import Sender
-from grassq.net.encoding import FINAL_STATES, new_key, percent, query, word_value
+from grassq.net.encoding import FINAL_STATES, new_key, parse, percent, query, word_value
 from grassq.net.event_stream import SILENT_S, EventStream, Known, event_lines, read_frames
 from grassq.net.event_stream import Place as ReadTo
-from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response
+from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response, is_number
 from grassq.net.log_stream import LogStream
 from grassq.net.retry import AWAY_S, NOT_NOW, exchange, fetch, persist
 
@@ -315,11 +315,18 @@ class ApiClient:
         document = {name: value for name, value in values.items() if value is not None and value is not False}
         return self._ask("POST", f"/v1/{action}", json.dumps({**document, "key": new_key()}).encode("ascii"))
 
+    def enqueue(self, body: bytes) -> Response:
+        """Carry out POST /v1/enqueue, whose answer `read_printed` reads."""
+        return self._exchange("POST", "/v1/enqueue", body)
+
     def _ask(self, method: str, path: str, body: bytes = b"") -> Document:
+        return read_answer(self._exchange(method, path, body), self.broker)
+
+    def _exchange(self, method: str, path: str, body: bytes) -> Response:
         with self._own_lock():
             response = persist(lambda: self._once(method, path, body), self._target, autostart=self.autostart)
         self._note(response)
-        return read_answer(response, self.broker)
+        return response
 
     def stream(self, path: str, timeout_s: float) -> tuple[Iterator[bytes], Connection]:
         """Open an answer that comes in parts, on another connection."""
@@ -390,6 +397,22 @@ def read_answer(response: Response, broker: str | None = None) -> Document:
         advice = "try `grass restart`" if broker is None else "ask its owner"
         raise Unreachable(f"the daemon's answer cannot be read; is it another version? {advice}")
     return document
+
+
+def read_printed(response: Response, broker: str | None = None) -> tuple[Mapping[str, str], Any, str]:
+    """Return headers, the JSON and the messages that a command would print, or raise the error that it would report."""
+    headers = response.headers
+    code, length = headers.get("grass-exit", ""), headers.get("grass-stdout", "")
+    if not is_number(code) or not is_number(length):
+        read_answer(response, broker)  # raises the daemon's error
+        raise Unreachable("the daemon's answer cannot be read; is it another version?")
+    out, said = response.body[: int(length)], response.body[int(length) :].decode("utf-8", "replace")
+    if not out:
+        raise _told({"exit": int(code), "message": said.strip().removeprefix("grass: ")}, response.status)
+    try:
+        return headers, parse(out), said
+    except ValueError:
+        raise Unreachable("the daemon's answer cannot be read; is it another version?") from None
 
 
 def _failure(response: Response, broker: str | None) -> GrassError:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from grassq.home import Sender
 
+#: Bytes of the lines of one submission. In any encoding and with the environment this stays below the daemon's limit of
+#: 64 MiB.
+BYTES_MAX = 45 << 20
 #: States that a job never leaves.
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 

@@ -5,12 +5,14 @@ with grassq.Client() as grass:
     for job in grassq.as_completed(jobs):
         print(job.id, job.result())
 
-Enter at `client.py`, `Client`; `fleet.py` has its queues and devices. `job.py` has the handle of a job, in the shape of
-a future. `waiting.py` waits for several jobs, with one thread per client that hears of ends (`watcher.py`). Everything
-public is also in `grassq`. `job_list.py` is a list of such handles, `display.py` shows jobs, `job_errors.py` has the
-errors of failed jobs, `notices.py` warnings. `submission.py` is what is sent, `sweep.py` the commands of a sweep.
+Enter at `client.py`, `Client`; `fleet.py` has its queues and devices, `many.py` what submits many jobs. `job.py` has
+the handle of a job, in the shape of a future. `waiting.py` waits for several jobs, with one thread per client, which
+hears of ends (`watcher.py`). Everything public is also in `grassq`. `job_list.py` is a list of such handles,
+`display.py` shows jobs, `job_errors.py` has the errors of failed jobs, `notices.py` warnings. `submission.py` is what
+is sent, `script.py` what a script adds to it, `sweep.py` has the commands of a sweep, `sweep_file.py` applies one in a
+file.
 
-May import `net`, `home` and of `core` what people type and how attempts end; light to import.
+May import `net`, `home`, `inputs` and of `core` what people type and how attempts end; light to import.
 
 When the daemon is restarted while a program waits, the client opens another stream and looks again. When a submit is
 interrupted, a second call with the same `key` returns the same job.
@@ -24,6 +26,7 @@ from grassq.sdk.job import Job
 from grassq.sdk.job_errors import JobCancelled, JobFailed
 from grassq.sdk.job_list import JobList
 from grassq.sdk.notices import CannotStartWarning
+from grassq.sdk.sweep_file import SweepFileResult
 from grassq.sdk.waiting import as_completed, wait
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "JobFailed",
     "JobFuture",
     "JobList",
+    "SweepFileResult",
     "as_completed",
     "wait",
 ]

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from grassq import home as homes
-from grassq.errors import BadInput, GrassError, NotFound
+from grassq.errors import BadInput, NotFound
 from grassq.gc_pause import gc_paused
 from grassq.home import Sender
-from grassq.net.client import SUBMIT_AT_ONCE, ApiClient, compact
+from grassq.net.client import ApiClient, compact
 from grassq.net.encoding import word_value
-from grassq.sdk.fleet import Directory, FleetClient, queue_among
+from grassq.sdk.fleet import Directory, queue_among
 from grassq.sdk.job import Job
 from grassq.sdk.job_list import JobList, Which, flat
+from grassq.sdk.many import ManyClient
 from grassq.sdk.notices import warn
-from grassq.sdk.submission import (
-    Command,
-    Word,
-    command_document,
-    edit_document,
-    key_of_part,
-    options_document,
-    written_line,
-)
+from grassq.sdk.submission import Command, command_document, edit_document, options_document
 from grassq.sdk.waiting import as_completed
 from grassq.sdk.watcher import EndWatcher, closed_error
 
@@ -34,7 +27,7 @@ if TYPE_CHECKING:
     from grassq.core.job_options import SubmitOptions
 
 
-class Client(FleetClient):
+class Client(ManyClient):
     """A connection to this user's daemon, which is started if none runs, or to a broker. Threads may share it.
 
     `broker` is an address or "local" (default: GRASS_BROKER, then `grass use`). The environment and the directory of
@@ -93,139 +86,23 @@ class Client(FleetClient):
         split, keep_children, grace_s, on_lost, tries, worker, labels, send, fetch, fetch_to, env_from, python, setup,
         setup_files, notify, wrap, project, tags and unique. Limits of its time are time_limit_s, warn_s, warn_signal
         and idle_limit_s. When it starts is said by after, after_any, after_fail, at and in_s, when it is tried again by
-        retry_delay_s, retry_on and no_retry_on. `grassq.core.job_options.SubmitOptions` explains them all. With `send`,
-        `cwd` is inside of what is sent. A job for a queue that does not exist is refused, unless `wait_for_queue` is
-        True. With the same `key` (32 hex digits), a repeated call returns the same job, even after a crash of the
-        program.
+        retry_delay_s, retry_on and no_retry_on. `grassq.core.job_options.SubmitOptions` explains them all. A script may
+        give its own job options, in lines such as `#GRASS --gpu 0.5`; those given here win. With `send`, `cwd` is
+        inside of what is sent. With `unique`, `Job.existing` tells whether the job was there before. A job for a queue
+        that does not exist is refused, unless `wait_for_queue` is True. With the same `key` (32 hex digits), a repeated
+        call returns the same job, even after a crash of the program.
         """
+        from grassq.sdk.script import ScriptedOptions
+
         words = command_document(command, shell)
         if more:
             raise TypeError(f"submit takes one command: submit({[command, *more]!r})")
-        document = options_document(options, self.home, self.broker) | words
-        sender = self._sender(document, cwd)
+        said = ScriptedOptions(command, options, cwd)
+        document = options_document(said.options, self.home, self.broker) | words
+        sender = self._sender(document, said.cwd)
         answer = self._requests.submit([document], sender, key=key, wait_for_queue=wait_for_queue)
         warn(answer.get("warnings", []))
-        return Job(self, {"id": answer["ids"][0]})
-
-    def submit_many(
-        self,
-        commands: Iterable[Command],
-        *,
-        cwd: Directory | None = None,
-        key: str | None = None,
-        wait_for_queue: bool = False,
-        **options: Unpack[SubmitOptions],
-    ) -> JobList:
-        """Store one job per command, all of them or none, each with the given options of `submit`.
-
-        A list is a program and its arguments. A string is a line of `grass enqueue --stdin`: a line of plain words that
-        names a program runs without a shell, a shell runs every other line. A broker on another machine takes 2,000
-        jobs per request: more are sent in parts, and each part is stored whole or not at all.
-        """
-        if isinstance(commands, str | bytes):
-            raise BadInput("submit_many takes a list of commands; submit takes one")
-        document = options_document(options, self.home, self.broker)
-        return self._submit_many(commands, document, cwd, key, wait_for_queue, {})
-
-    def _submit_many(
-        self,
-        commands: Iterable[Command],
-        document: dict[str, object],
-        cwd: Directory | None,
-        key: str | None,
-        wait_for_queue: bool,
-        parameters: Mapping[str, list[str]],
-        more: dict[str, object] | None = None,
-    ) -> JobList:
-        sender = self._sender(document, cwd)
-        with gc_paused():
-            written = [written_line(each) for each in commands]
-        if not written:
-            return JobList()
-        at_once = len(written) if self.broker is None else SUBMIT_AT_ONCE
-        if more and more.get("sweep") and len(written) > at_once:
-            raise BadInput(f"a broker on another machine takes a sweep with limits of at most {at_once:,} jobs")
-        ids: list[int] = []
-        for at in range(0, len(written), at_once):
-            part, part_key = written[at : at + at_once], key_of_part(key, at)
-            try:
-                answer = self._requests.submit_many(
-                    part,
-                    document,
-                    sender,
-                    key=part_key,
-                    wait_for_queue=wait_for_queue,
-                    parameters={name: values[at : at + at_once] for name, values in parameters.items()},
-                    more=more,
-                )
-            except GrassError as error:
-                if not ids:
-                    raise
-                raise type(error)(f"{error}; of {len(written):,} jobs the first {len(ids):,} are stored") from error
-            warn(answer.get("warnings", []))
-            first = int(answer["first"])
-            ids += range(first, first + int(answer["count"]))
-        with gc_paused():
-            return JobList(Job(self, {"id": id_}) for id_ in ids)
-
-    def sweep(
-        self,
-        command: Command,
-        parameters: Mapping[str, Iterable[Word]],
-        *,
-        samples: int | None = None,
-        seed: int | None = None,
-        exclude: str | Iterable[str] = (),
-        at_once: int | None = None,
-        max_fails: int | None = None,
-        cwd: Directory | None = None,
-        key: str | None = None,
-        wait_for_queue: bool = False,
-        **options: Unpack[SubmitOptions],
-    ) -> JobList:
-        """Store a job for every combination of parameter values, all of them or none; `{lr}` stands for a value.
-
-        In a list each word is filled in by itself, so values may hold blanks; a string is a line as in `submit_many`.
-        Values are a list, or a range as text: "0..4", "32..256*2", "log:1e-5..1e-1:20". The order is that of nested
-        loops. `samples` takes only that many combinations, at random; `seed` makes the choice the same each time.
-        `exclude` leaves out points: "lr=0.1 bs=32". At most `at_once` jobs run at once; after `max_fails` failures,
-        what has not started is cancelled. `{{gpu}}` is the text {gpu}, which becomes the ids of the job's devices.
-        """
-        from grassq.sdk.sweep import combinations, sweep_members
-
-        commands, values = combinations(command, parameters, samples, seed, exclude)
-        document = options_document(options, self.home, self.broker)
-        more = sweep_members(at_once, max_fails)
-        return self._submit_many(commands, document, cwd, key, wait_for_queue, values, more)
-
-    def submit_array(
-        self,
-        command: Command,
-        array: str | Mapping[str, Iterable[Word]],
-        *,
-        at_once: int | None = None,
-        max_fails: int | None = None,
-        cwd: Directory | None = None,
-        key: str | None = None,
-        wait_for_queue: bool = False,
-        **options: Unpack[SubmitOptions],
-    ) -> JobList:
-        """Store a job for each index of an array such as "0-99%8", or for each row of a list, all of them or none.
-
-        `{index}` in the command, `env`, `output` and `name` becomes the index, which is also $GRASS_ARRAY_INDEX. A list
-        has the values of each column; `{column}` becomes a value, which is one word also in a line for the shell.
-        """
-        from grassq.sdk.sweep import array_members
-
-        document = options_document(options, self.home, self.broker)
-        more = array_members(array, at_once, max_fails)
-        sender = self._sender(document, cwd)
-        answer = self._requests.submit_many(
-            [written_line(command)], document, sender, key=key, wait_for_queue=wait_for_queue, more=more
-        )
-        warn(answer.get("warnings", []))
-        first = int(answer["first"])
-        return JobList(Job(self, {"id": id_}) for id_ in range(first, first + int(answer["count"])))
+        return self._handles(answer["ids"], existing=bool(answer.get("existing")))[0]
 
     def job(self, which: int | str) -> Job:
         """Return the handle of one job, by its id or by a selector that names one job, such as "@" for the last."""
@@ -414,6 +291,10 @@ class Client(FleetClient):
         if not isinstance(which, str):
             return [self._handle(which)]
         return [Job(self, info) for info in self._requests.wait([which], timeout_s=0)["jobs"]]
+
+    def _handles(self, ids: Iterable[int], *, existing: bool = False) -> JobList:
+        with gc_paused():
+            return JobList(Job(self, {"id": id_}, existing=existing) for id_ in ids)
 
     def _handle(self, job: Job | int) -> Job:
         if not isinstance(job, Job):

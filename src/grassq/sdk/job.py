@@ -37,10 +37,11 @@ class Job:
     queue, so another process on this machine can read it.
     """
 
-    __slots__ = ("_client", "_info", "_is_whole")
+    __slots__ = ("_client", "_info", "_is_existing", "_is_whole")
 
-    def __init__(self, client: Client, info: dict[str, Any]) -> None:
+    def __init__(self, client: Client, info: dict[str, Any], *, existing: bool = False) -> None:
         self._client = client
+        self._is_existing = existing
         self._info = info
         #: Whether `_info` is the job's whole document; after a submission only its id is known.
         self._is_whole = "state" in info
@@ -75,6 +76,11 @@ class Job:
     def id(self) -> int:
         """The job id."""
         return int(self._info["id"])
+
+    @property
+    def existing(self) -> bool:
+        """Whether `submit` stored nothing and returned this job: it has the same `unique` key and has not ended."""
+        return self._is_existing
 
     @property
     def info(self) -> dict[str, Any]:

@@ -125,23 +125,30 @@ def _paths(given: Any) -> list[Any]:
     return [given] if isinstance(given, str | bytes | os.PathLike) else list(given)
 
 
-def _send_document(send: Any, home: str, broker: str | None) -> list[dict[str, Any]]:
-    """Store the content of folders, and return the folders as sent to the daemon."""
-    if not send:
-        return []
+def sent_manifests(folders: Iterable[Any], home: str, broker: str | None) -> list[str]:
+    """Store the content of folders, each a path or a word of an answer, and return their manifests."""
     if broker is not None:
         raise BadInput(f"send needs a broker on this machine: the broker at {broker} cannot read your files")
+    from base64 import b64decode
+
     from grassq.files.blobs import BlobStore
     from grassq.files.snapshot import snapshot
 
     blobs = BlobStore(os.fsencode(f"{home}/{BLOBS_NAME}"))
+    paths = [b64decode(each["b64"]) if isinstance(each, dict) else os.fsencode(each) for each in folders]
+    return [snapshot(path, blobs).id for path in paths]
+
+
+def _send_document(send: Any, home: str, broker: str | None) -> list[dict[str, Any]]:
+    """Store the content of folders, and return the folders as sent to the daemon."""
+    if not send:
+        return []
     places = send if isinstance(send, Mapping) else dict.fromkeys(_paths(send), "")
-    trees = []
-    for given, dest in places.items():
-        folder = os.fsencode(Path(os.fsdecode(given)).absolute())
-        id_ = snapshot(folder, blobs).id
-        trees.append({"manifest": id_, "folder": word_value(folder), "dest": word_value(os.fsencode(dest))})
-    return trees
+    folders = [os.fsencode(Path(os.fsdecode(given)).absolute()) for given in places]
+    return [
+        {"manifest": id_, "folder": word_value(folder), "dest": word_value(os.fsencode(dest))}
+        for id_, folder, dest in zip(sent_manifests(folders, home, broker), folders, places.values(), strict=True)
+    ]
 
 
 def env_words(env: Mapping[str, Word]) -> list[bytes]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from grassq.cli import render
-from grassq.cli.enqueue import BYTES_MAX, enqueue
+from grassq.cli.enqueue import enqueue
 from grassq.cli.help import text_of
 from grassq.cli.typed import take_option
 from grassq.core.sweeps.grid import GridSearch
@@ -18,12 +18,11 @@ from grassq.core.sweeps.ranges import expanded
 from grassq.core.sweeps.sweep import DEFINITION_CHARS_MAX
 from grassq.core.syntax import options, sweep
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
-from grassq.core.syntax.shell_lines import LINES_MAX
 from grassq.errors import BadInput
 from grassq.inputs.points import read_points_file
 from grassq.inputs.script_options import line_words
-from grassq.inputs.sweep_files import read_sweep_input
-from grassq.net.encoding import new_key
+from grassq.inputs.sweep_files import line_text, read_sweep_input
+from grassq.net.encoding import BYTES_MAX, new_key
 
 DRY_RUN = "--dry-run"
 #: Lines of a dry run per write.
@@ -94,7 +93,7 @@ def words(name: str, argv: list[str]) -> int:
         render.notes(search.notes)
         return _print(lines, search.count)
     broker, rest = take_option("--broker", given.rest)
-    text = _text(search.count, lines)
+    text = line_text(search.count, lines, BYTES_MAX)
     render.notes(search.notes)
     parameters = _parameters(search, seed, BYTES_MAX - len(text))
     more = '"sweep":' + json.dumps({"definition": shlex.join(argv)[:DEFINITION_CHARS_MAX]})
@@ -128,7 +127,7 @@ def _apply(name: str, file: str, typed: sweep.Typed, given: _Given) -> int:
         if given.has(own):
             raise BadInput(f"with --file, {own} is a key of the file: {own[2:]}")
     read = read_sweep_input(file)
-    text = _text(len(read.lines), iter(read.lines))
+    text = line_text(len(read.lines), iter(read.lines), BYTES_MAX)
     asked = {"apply": True, "prune": given.has("--prune"), "dry_run": given.has(DRY_RUN)}
     more = '"sweep":' + json.dumps({**asked, "definition": read.definition})
     sent = ["--stdin", *rest, *read.words]
@@ -161,21 +160,3 @@ def _parameters(search: sweep.Search, seed: int | None, bytes_max: int) -> str:
     columns = parameter_columns([*search.parameters], [*search.values(seed)])
     text = json.dumps(columns) if columns else ""
     return text if len(text) <= bytes_max else ""
-
-
-def _text(count: int, lines: Iterator[str]) -> bytes:
-    """Return the lines as input of `enqueue --stdin`; raise BadInput for invalid lines or too many."""
-    if count > LINES_MAX:
-        raise BadInput(f"{count:,} jobs are more than {LINES_MAX:,} at once; take fewer with --n-samples")
-    parts: list[bytes] = []
-    size = 0
-    for line in lines:
-        if "\n" in line or "\r" in line:
-            raise BadInput(f"a job is one line, but {sweep.shown(line)} contains a line break")
-        if line.lstrip(" \t")[:1] in ("", "#"):
-            raise BadInput(f"{sweep.shown(line)} is not a command")
-        parts.append(os.fsencode(line))
-        size += len(parts[-1]) + 1
-        if size > BYTES_MAX:
-            raise BadInput(f"the commands take more than {BYTES_MAX:,} bytes; take fewer with --n-samples")
-    return b"\n".join(parts)
