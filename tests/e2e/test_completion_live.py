@@ -27,5 +27,10 @@ def test_jobs_names_queues_and_resources_are_offered_with_what_they_are(grass: G
     assert "1" in kill and str(done) not in kill and {"mine", "over", "prints", "all", "held"} <= kill.keys()
     assert offered(grass, "show", "name:o") == {"over": "succeeded true"}
     assert offered(grass, "log", str(done)) == {str(done): "succeeded true"}
+    grass.ok(
+        "sweep", "true {x}", "-p", "x", "1..2", "--name", "grid", "--tag", "team=a", "--hold", "--sampling-mode=grid"
+    )
+    assert offered(grass, "kill", "held+sweep:") == {"3": "sweep grid"}
+    assert offered(grass, "enqueue", "--after", "1,tag:te") == {"team=": ""} != offered(grass, "show", "tag:team=")
     assert "--printer=" in offered(grass, "enqueue", "--pr")
     assert grass("__complete", "enqueue", "prints", "--printer=1", "gi").out == "command 4\n"

@@ -26,6 +26,9 @@ def test_a_sweep_is_kept_with_its_jobs_until_the_last_of_them_is_removed(store: 
     assert store.sweeps([2, 3]) == {2: sweep}
     assert store.open_sweeps() == [sweep]
     assert [each.id for each in store.sweeps_named("fit", 5)] == [9, 2]
+    assert [each.id for each in store.newest_sweeps(5)] == [9, 2] and [each.id for each in store.newest_sweeps(1)] == [
+        9
+    ]
     spec = kept(store, 3).spec
     assert (spec.sweep, spec.array_index, spec.array_of, spec.point) == (2, 9, (3, 7, 9), "p")
     assert text(store, "sweep:2") == [2, 3, 4] and text(store, "sweep:3") == []

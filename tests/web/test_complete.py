@@ -31,7 +31,14 @@ def test_jobs_are_found_by_the_digits_of_their_ids_newest_first(monkeypatch: pyt
 
 def test_queues_workers_and_resources_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
-        await rig.submit(hold=True)
+        await rig.submit(hold=True, tags={"team": "a", "kind": "x"}, project="vision")
+        await rig.submit(hold=True, tags={"team": "b"})
+        assert [word for word, _ in await rows(rig, "kind=tag")] == ["kind=", "team="]
+        assert [word for word, _ in await rows(rig, "kind=tag&prefix=te")] == ["team="]
+        assert [word for word, _ in await rows(rig, "kind=tag&prefix=team%3D")] == ["team=a", "team=b"]
+        assert await rows(rig, "kind=tag&prefix=team%3Db") == [["team=b", ""]]
+        assert await rows(rig, "kind=tag&prefix=no%3D") == [] == await rows(rig, "kind=sweep")
+        assert [word for word, _ in await rows(rig, "kind=project&prefix=v")] == ["vision"]
         assert await rows(rig, "kind=worker") == [["w", "worker"]]
         assert ["cpu", ""] in await rows(rig, "kind=resource") and await rows(rig, "kind=label") == []
         assert await rows(rig, "kind=machine") == []

@@ -86,5 +86,5 @@ def _arguments(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keyed(pairs: Mapping[Any, Word]) -> dict[str, Word]:
-    """Return pairs by names as text, so that one of the script and one of the program are the same name."""
+    """Return pairs by their names as text: a script names variables in bytes, a program mostly in text."""
     return {os.fsdecode(name) if isinstance(name, bytes) else str(name): value for name, value in pairs.items()}

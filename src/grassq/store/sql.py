@@ -211,6 +211,7 @@ SELECT_SWEEP = _SELECT + _FROM + "where job.sweep = ? and job.id between ? and ?
 _SWEEPS = f"select {_TABLES['sweep'][0]} from sweep"
 SELECT_OPEN_SWEEPS = f"{_SWEEPS} where is_open = 1 order by id"
 SELECT_SWEEPS_OF_IDS = _SWEEPS + " where id in ({ids})"
+SELECT_NEWEST_SWEEPS = f"{_SWEEPS} order by id desc limit ?"
 SELECT_SWEEPS_OF_NAME = f"{_SWEEPS} where name = ? order by id desc limit ?"
 SELECT_SWEEPS_BELOW = f"{_SWEEPS} where id < ? order by id desc limit ?"
 COUNT_IN_SWEEP = "select state, count(*) from job where sweep = ? group by state"
@@ -307,12 +308,12 @@ from job where state <> 'succeeded' and state = '{state}' and waits = '{waits}' 
 SELECT_MOVED = "select rank, id from job where rank is not null and finished is null"
 
 
-def _each_once(column: str) -> str:
-    """Return what selects every value of a column once, from a prefix on, however many jobs share a value.
+def _each_once(column: str, rows: str = "job where ") -> str:
+    """Return what selects every value of a column once, from a prefix on, however many rows share a value.
 
     Each step finds the next value in the index.
     """
-    wanted = f"select {column} from job where {column} is not null and {column}"
+    wanted = f"select {column} from {rows}{column} is not null and {column}"
     return f"""
 with recursive found ({column}) as (
     select * from ({wanted} >= ? order by {column} limit 1) as first
@@ -326,6 +327,9 @@ select {column} from found where {column} is not null limit ?
 
 SELECT_NAMES = _each_once("name")
 SELECT_PROJECTS = _each_once("project")
+SELECT_TAG_KEYS = _each_once("key", "tag where ")
+#: The key is given twice: before the prefix and behind it.
+SELECT_TAG_VALUES = _each_once("value", "tag where tag.key = ? and ")
 SELECT_HIGHEST = "select max(id) from job"
 COUNT_OTHERS = "select state, count(*) from job where state <> 'succeeded' group by state"
 COUNT_NAMED = "select state, count(*) from job where name = ? group by state"

@@ -97,6 +97,16 @@ def test_the_command_of_a_job_is_left_to_the_shell(words: tuple[str, ...], actio
         (("kill", "1,4,7"), ("job",), "7", 4),
         (("kill", "3-"), ("job",), "", 2),
         (("kill", "queue:e"), ("queue",), "e", 6),
+        (("kill", "tag:team=a"), ("tag",), "team=a", 4),
+        (("kill", "failed+project:v"), ("project",), "v", 15),
+        (("show", "sweep:1"), ("sweep",), "1", 6),
+        (("show", "1,2,sweep:"), ("sweep",), "", 10),
+        (("show", "failed,tr"), ("job", "queue", "name"), "tr", 7),
+        (("enqueue", "--after", "12,1"), ("job",), "1", 3),
+        (("enqueue", "--after-any=1"), ("job",), "1", 12),
+        (("sweep", "--after-fail", "tr"), ("job", "queue", "name"), "tr", 0),
+        (("enqueue", "--tag", "te"), ("tag",), "te", 0),
+        (("enqueue", "--project", "v"), ("project",), "v", 0),
         (("show", "--", "tr"), ("job", "queue", "name"), "tr", 0),
         (("enqueue", "--queue=ex"), ("queue",), "ex", 8),
         (("drain", ""), ("worker",), "", 0),
@@ -132,6 +142,14 @@ def test_the_words_are_those_of_the_daemon_and_a_typed_broker_is_asked(home: Pat
     with FakeDaemon(home, lambda _: document({"rows": [["12", "x"]]})) as daemon:
         done = grass("__complete", "kill", "--broker", "nosuch.invalid", "1")
     assert done.stdout == "words 0\n" and not daemon.requests
+
+
+def test_the_words_of_selectors_are_offered_without_the_daemon() -> None:
+    assert offered(at("show", "state:fa")) == {"failed"} and at("show", "state:fa").kept == 6
+    assert offered(at("show", "tag:a=b+state:")) == {*STATES}
+    assert {"1h", "1d"} <= offered(at("kill", "failed+since:"))
+    assert offered(at("show", "s")) == {"state:", "since:", "sweep:", "succeeded"}
+    assert offered(at("enqueue", "--after", "sw")) == {"sweep:"}
 
 
 def test_columns_are_completed_one_by_one() -> None:

@@ -2130,6 +2130,11 @@ export interface components {
             /** @default 18 */
             umask: number;
             /**
+             * @description How many of the first words a script gave its job: they do not tell that the first plain word is a queue.
+             * @default 0
+             */
+            script_words: number;
+            /**
              * @description `sweep` stores the lines of --stdin under one name.
              * @default enqueue
              * @enum {unknown}
@@ -2522,6 +2527,11 @@ export interface components {
             words: (string | {
                 [key: string]: string;
             })[];
+            /**
+             * @description How many of the first words a script gave its job: they do not tell that the first plain word is a queue.
+             * @default 0
+             */
+            script_words: number;
             /**
              * @description `sweep` stores the lines of --stdin under one name.
              * @default enqueue
@@ -4708,6 +4718,11 @@ export interface components {
             words: (string | {
                 [key: string]: string;
             })[];
+            /**
+             * @description How many of the first words a script gave its job: they do not tell that the first plain word is a queue.
+             * @default 0
+             */
+            script_words: number;
             /**
              * @description `sweep` stores the lines of --stdin under one name.
              * @default enqueue
@@ -7053,7 +7068,7 @@ export interface operations {
     getComplete: {
         parameters: {
             query: {
-                /** @description What to offer, with commas: job, name, project, device, queue, worker, label, resource, machine */
+                /** @description What to offer, with commas: job, name, project, tag, sweep, device, queue, worker, label, resource, machine */
                 kind: string;
                 /** @description What the words begin with */
                 prefix?: string;

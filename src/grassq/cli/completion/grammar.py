@@ -25,10 +25,24 @@ ASKED = {
     "machine": ("machine",),
     "amount": ("resource",),
     "project": ("project",),
+    "tag": ("tag",),
     "device": ("device",),
 }
 #: What can be written before the name in a selector.
-SELECTOR_PREFIXES = {"queue:": "queue", "name:": "name", "project:": "project"}
+SELECTOR_PREFIXES = {"queue:": "queue", "name:": "name", "project:": "project", "tag:": "tag", "sweep:": "sweep"}
+#: What comes behind others, without the daemon.
+PREFIXED_WORDS = {
+    "state:": [(state, "") for state in STATES],
+    "since:": [("1h", "the last hour"), ("1d", "a day"), ("2d", "two days"), ("1w", "a week")],
+}
+#: What is offered of these where a selector begins with the same letters; a queue and a name need nothing before them.
+PREFIXES = [
+    ("state:", "jobs in a state"),
+    ("since:", "jobs that ended within a time"),
+    ("tag:", "jobs with a tag"),
+    ("sweep:", "the jobs of a sweep"),
+    ("project:", "the jobs of a project"),
+]
 
 #: A word and its description.
 Row = tuple[str, str]
@@ -214,18 +228,26 @@ class _Cursor:
         """Expect a selector; return how many characters of it are kept."""
         found = self._found
         states = GROUPS.get(group, ())
-        for start, kind in SELECTOR_PREFIXES.items():
-            if found.prefix.startswith(start):
-                found.kinds, found.prefix = (kind,), found.prefix[len(start) :]
-                return len(start)
-        kept = 0
-        if found.prefix[:1].isdigit():
-            kept = max(found.prefix.rfind(","), found.prefix.rfind("-")) + 1
-            found.prefix = found.prefix[kept:]
+        # Parts are joined by `,` (or) and `+` (and); the last one is at the cursor.
+        kept = max(found.prefix.rfind(","), found.prefix.rfind("+")) + 1
+        joined, found.prefix = found.prefix[:kept], found.prefix[kept:]
+        start, colon, rest = found.prefix.partition(":")
+        if colon and (kind := SELECTOR_PREFIXES.get(start + colon)):
+            found.kinds, found.states, found.prefix = (kind,), states, rest
+            return kept + len(start) + 1
+        if colon and (known := PREFIXED_WORDS.get(start + colon)):
+            found.rows, found.prefix = [*found.rows, *known], rest
+            return kept + len(start) + 1
+        if found.prefix[:1].isdigit() and "-" in found.prefix:
+            cut = found.prefix.rfind("-") + 1
+            kept, found.prefix = kept + cut, found.prefix[cut:]
+            found.kinds, found.states = ("job",), states
+            return kept
         # An id, a queue or a name: what the letters before the cursor still allow.
-        if found.prefix.isdigit() or kept:
+        if found.prefix.isdigit() or (joined and not joined.strip("0123456789,-")):
             found.kinds, found.states = ("job",), states
             return kept
         found.kinds, found.states = ASKED["selector"], states
         found.rows += [("all", "every job"), ("@", "the last job"), *((state, "") for state in states or STATES)]
+        found.rows += PREFIXES
         return kept

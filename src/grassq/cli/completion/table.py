@@ -37,11 +37,12 @@ _GROUPS = {
     "resume": "running",
 }
 _BY_OPTION = {"--queue": "queue", "--worker": "worker", "--label": "label", "--broker": "broker", "--connect": "broker"}
-_BY_OPTION["--project"] = "project"
+_BY_OPTION |= {"--project": "project", "--tag": "tag"}
 #: What a value is called in help texts, and what it is.
 _BY_METAVAR = {
     "SELECTOR": "selector",
     "JOB": "selector",
+    "JOBS": "selector",
     "FILTER": "selector",
     "QUEUE": "queue",
     "QUEUE|SELECTOR": "selector",

@@ -55,7 +55,7 @@ class SubmitContext(msgspec.Struct, frozen=True):
     is_program: Callable[[bytes], bool]
     #: The words come from another machine: what is a program there says nothing here, so the queue must be named.
     is_remote: bool = False
-    #: How many of the first words a script gave its job: nobody typed them.
+    #: How many of the first words a script gave its job, which were not typed.
     script_words: int = 0
 
 

@@ -181,6 +181,17 @@ class JobReader(FactReader):
         """Return the projects of jobs that begin with a prefix, each once; reads as many as `names`."""
         return self.names(prefix, limit, sql.SELECT_PROJECTS)
 
+    def tag_words(self, prefix: str, limit: int) -> list[str]:
+        """Return the tags of jobs that begin with a prefix, each once, at most `limit`; reads NAMES_READ_MAX of them.
+
+        Before a key is whole these are keys, `team=`, and then tags, `team=a`.
+        """
+        key, equals, value = prefix.partition("=")
+        if equals:
+            values = self._read(itemgetter(0), sql.SELECT_TAG_VALUES, key, value, key, NAMES_READ_MAX)
+            return [f"{key}={each}" for each in values if each.startswith(value)][:limit]
+        return [f"{each}=" for each in self.names(prefix, limit, sql.SELECT_TAG_KEYS)]
+
     def some(self, ids: Sequence[int]) -> list[Job]:
         """Return the stored jobs of these ids, by id; an id without a job is left out."""
         with self._foreign_errors():

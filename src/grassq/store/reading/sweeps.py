@@ -40,6 +40,10 @@ class SweepReader(JobReader):
         """Return the sweeps that have a limit and an unfinished job, oldest first."""
         return self._read(_sweep_from, sql.SELECT_OPEN_SWEEPS)
 
+    def newest_sweeps(self, limit: int) -> list[Sweep]:
+        """Return the newest sweeps, newest first, at most `limit`."""
+        return self._read(_sweep_from, sql.SELECT_NEWEST_SWEEPS, limit)
+
     def sweeps_named(self, name: str, limit: int) -> list[Sweep]:
         """Return the sweeps of a name, newest first, at most `limit`."""
         return self._read(_sweep_from, sql.SELECT_SWEEPS_OF_NAME, name, limit)

@@ -27,7 +27,7 @@ from grassq.web.access.principal import CALLER
 from grassq.web.responses import document
 from grassq.web.workers.machine_admin import MachineAdmin
 
-KINDS = ("job", "name", "project", "device", "queue", "worker", "label", "resource", "machine")
+KINDS = ("job", "name", "project", "tag", "sweep", "device", "queue", "worker", "label", "resource", "machine")
 #: The most rows of one kind; more are left out without a word, because a longer prefix finds them.
 ROWS_MAX = 200
 #: As long as nothing is typed, only the newest jobs and the first names are offered.
@@ -109,7 +109,8 @@ def read_query(request: web.Request) -> CompletionQuery:
 def words(batch: Batch, query: CompletionQuery) -> list[Row]:
     """Return the rows of every kind except machines, in the order of the kinds asked for."""
     made = {"job": _jobs, "name": _names, "queue": _queues, "worker": _workers, "label": _labels}
-    made["device"] = _devices
+    made |= {"device": _devices, "sweep": _sweeps}
+    made["tag"] = lambda batch, query: [(each, "") for each in batch.store.tag_words(query.prefix, query.rows_max)]
     made["project"] = lambda batch, query: [(each, "") for each in batch.store.projects(query.prefix, query.rows_max)]
     made["resource"] = lambda batch, query: [(name, "") for name in sorted(batch.board.resource_names())]
     return [row for kind in query.kinds if kind in made for row in made[kind](batch, query)[:ROWS_MAX]]
@@ -164,6 +165,13 @@ def _queues(batch: Batch, query: CompletionQuery) -> list[Row]:
         for name in sorted(board.queue_names())
         if name.startswith(query.prefix)
     ]
+
+
+def _sweeps(batch: Batch, query: CompletionQuery) -> list[Row]:
+    """Return the newest sweeps by their ids, with their names."""
+    newest = batch.store.newest_sweeps(ROWS_MAX)
+    rows = [(str(each.id), printable(f"{each.kind} {each.name}", DESCRIPTION_CHARS)) for each in newest]
+    return [row for row in rows if row[0].startswith(query.prefix)][: query.rows_max]
 
 
 def _workers(batch: Batch, query: CompletionQuery) -> list[Row]:

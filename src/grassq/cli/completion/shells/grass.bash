@@ -92,7 +92,7 @@ _grass() {
         COMPREPLY+=("$word")
         ((${#word} > longest)) && longest=${#word}
     done
-    if ((${#COMPREPLY[@]} == 1)) && [[ ${COMPREPLY[0]} == *= ]]; then
+    if ((${#COMPREPLY[@]} == 1)) && [[ ${COMPREPLY[0]} == *[=:] ]]; then
         compopt -o nospace 2>/dev/null
     fi
     # Descriptions only where bash lists the words and does not insert them.

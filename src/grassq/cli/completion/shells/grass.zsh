@@ -43,7 +43,7 @@ _grass_words() {
         word=${line%%$'\t'*} about=${line#*$'\t'}
         [[ -n $word ]] || continue
         [[ -n $about ]] && about="${(r:longest:)word}  $about" || about=$word
-        if [[ $word == *= ]]; then
+        if [[ $word == *[=:] ]]; then
             open+=("$word") open_shown+=("${about[1,COLUMNS-1]}")
         else
             plain+=("$word") plain_shown+=("${about[1,COLUMNS-1]}")
