@@ -94,6 +94,7 @@ def test_the_help_is_asked_for_anywhere(home: Path, words: list[str]) -> None:
         (["ls {a}", "-p", "a=1", "2"], "-p a=1: write the name and each value as a word of its own: -p a 1"),
         ([], "the command is missing: put it in quotes, with {NAME} for each parameter"),
         (["x", "--nmae=y", "--nmae", "y"], "unknown option '--nmae'; did you mean --name?"),
+        (["night.toml"], "night.toml is a sweep in a file: grass sweep --file night.toml"),
         (["x", "--stdin"], "--stdin cannot go with a sweep, whose commands come from TEMPLATE"),
         (["x", "--sync"], "--sync follows one job, but a sweep has many; `grass wait NAME` waits for all of them"),
         (["x {a}", "-p", "a", "1\n2"], "a job is one line, but 'x 1\\n2' contains a line break"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from grassq.core.job_options import Pairs
 from grassq.core.names import plain, shown
@@ -14,7 +14,18 @@ _OPERATORS = frozenset((b"|", b"|&", b"||", b"&&", b"&", b">", b">>", b"<", b"<<
 #: Programs that take such words as operators of their own.
 _HAVE_OPERATORS = frozenset((b"expr", b"test", b"["))
 _AMOUNT_STARTS = tuple(bytes([byte]) for byte in b"0123456789.")
+#: Options whose value is mostly minutes or hours.
+_LONG_TIMES = ("time-limit", "idle-limit", "in")
 _SILENT = "`--` before the command silences this note"
+
+
+def notes_on_units(given: Mapping[str, Sequence[bytes]]) -> Iterator[str]:
+    """Yield a note for each long time that is typed without a unit: other tools count minutes."""
+    for name in _LONG_TIMES:
+        for value in given.get(name, ()):
+            if value.isdigit():
+                number = value.decode()
+                yield f"--{name} {number} is {number} seconds; write {number}s, or {number}m for minutes"
 
 
 def notes_on_options(words: Sequence[bytes], asked: Collection[str], known: Collection[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from grassq.cli import render
 from grassq.cli.connect import connect
+from grassq.core.syntax.resource_names import OTHER_NAMES
 from grassq.errors import BadInput
 from grassq.net.client import Document
 
@@ -38,6 +39,9 @@ def limit(arguments: argparse.Namespace) -> int:
     """List the limits, or set or remove one."""
     if arguments.remove and arguments.group is None:
         raise BadInput("name the group whose limit is removed: grass limit project:NAME --remove")
+    if arguments.group is not None and ":" not in arguments.group:
+        example = arguments.group if "=" in arguments.group else "gpu=4"
+        raise BadInput(f"a limit is of a group: grass limit project:NAME {example}, or tag:KEY=VALUE {example}")
     amounts, jobs = _read(arguments.amounts)
     with connect(arguments.broker) as client:
         if arguments.group is None or not (arguments.remove or arguments.amounts):
@@ -58,6 +62,8 @@ def _read(words: list[str]) -> tuple[dict[str, str], int | None]:
             raise BadInput(f"a limit needs NAME=AMOUNT, such as gpu=4 or jobs=10, not {word!r}")
         if name in amounts:
             raise BadInput(f"{name} is limited twice")
+        if meant := OTHER_NAMES.get(name):
+            raise BadInput(f"there is no resource {name!r}; did you mean {meant}?")
         amounts[name] = amount
     jobs = amounts.pop(JOBS, None)
     if jobs is not None and not (jobs.isascii() and jobs.isdigit() and len(jobs) <= 10):

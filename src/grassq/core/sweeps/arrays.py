@@ -17,6 +17,8 @@ INDEX_MAX = 999_999_999
 PARTS_MAX = 10_000
 
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+#: A range as -p of `grass sweep` has it.
+_OTHER_RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
 _AT_ONCE = re.compile(r"[0-9]{1,6}")
 
 
@@ -49,6 +51,8 @@ def read_array(text: str) -> TaskArray:
 
 def _part(part: str, text: str) -> range:
     match = _PART.fullmatch(part)
+    if match is None and (other := _OTHER_RANGE.fullmatch(part)):
+        raise BadInput(f"--array {shown(text)}: write {other[1]}-{other[2]} for {part}")
     if match is None:
         raise BadInput(f"--array {shown(text)}: {shown(part)} is not an index; write 0-99, 0-99:2, 1,3,5-9 or 0-99%8")
     first = int(match[1])

@@ -22,6 +22,8 @@ _SECONDS = {spelling: seconds for spellings, seconds in _UNITS.items() for spell
 _NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,9})?"
 _PART = re.compile(rf"({_NUMBER}) ?([a-z]{{1,7}}) ?")
 _PARTS_MAX = 5
+#: Hours, minutes and seconds, as Slurm and clocks write them.
+_CLOCK = re.compile(r"([0-9]{1,4}):([0-9]{1,2}):([0-9]{1,2})")
 
 
 def duration_s(text: str, what: str = "a duration", *, unit: str = "") -> float:
@@ -36,7 +38,10 @@ def duration_s(text: str, what: str = "a duration", *, unit: str = "") -> float:
     parts = _PART.findall(typed)
     is_whole = re.fullmatch(f"(?:{_PART.pattern}){{1,{_PARTS_MAX}}}", typed) is not None
     if not is_whole or any(name not in _SECONDS for _, name in parts):
-        raise BadInput(f"{what} needs a number and its unit, such as 90s, 5m, 1h30m or 7d, not {shown(text)}")
+        instead = ", not " + shown(text)
+        if clock := _CLOCK.fullmatch(typed):
+            instead = f"; write {int(clock[1])}h{int(clock[2])}m{int(clock[3])}s for {typed}"
+        raise BadInput(f"{what} needs a number and its unit, such as 90s, 5m, 1h30m or 7d{instead}")
     seconds = sum(float(number) * _SECONDS[name] for number, name in parts)
     if seconds > DURATION_MAX_S:
         raise BadInput(f"{what} may be at most 365d, not {shown(text)}")

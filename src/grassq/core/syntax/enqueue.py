@@ -236,7 +236,9 @@ def _finish(
         if shell is not None:
             _check_line(words, queue, view)
     warnings = _queue_warnings(queue, words, context, separated, is_forced=given.has("queue"))
-    notes = () if shell is not None or given.has("stdin") else _notes(given, queue, assigned, words, context, separated)
+    notes = [*submit_notes.notes_on_units(given.values)]
+    if shell is None and not given.has("stdin"):
+        notes += _notes(given, queue, assigned, words, context, separated)
     if view is not None and view.said_by is not None and view.has_prefix and not separated:
         warnings += _taken_warnings(given, queue, view.said_by)
     fields = given.fields(JOB_OPTIONS) | {"queue": queue}

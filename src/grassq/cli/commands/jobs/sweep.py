@@ -86,6 +86,8 @@ def words(name: str, argv: list[str]) -> int:
         return _apply(name, file, typed, given)
     if given.has("--prune"):
         raise BadInput("--prune goes with --file: it ends what is no longer in the file")
+    if not typed.parameters and len(typed.commands) == 1 and typed.commands[0].endswith(".toml"):
+        raise BadInput(f"{typed.commands[0]} is a sweep in a file: grass sweep --file {typed.commands[0]}")
     search = _search(typed, given)
     seed = typed.order(lambda: int(new_key(), 16))
     lines = search.lines(seed)
