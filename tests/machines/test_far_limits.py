@@ -40,7 +40,8 @@ def test_an_attempt_is_warned_and_ended_by_its_time_limit_and_by_its_silence(tmp
 
 
 def test_only_the_time_in_which_an_attempt_runs_counts_for_its_limit(tmp_path: Path) -> None:
-    site, orders, limits = FarSite(tmp_path, "dash"), count(1), {"time_limit_s": 1.5, "grace_s": 0.2}
+    site, orders = FarSite(tmp_path, "dash"), count(1)
+    limits: dict[str, Any] = {"time_limit_s": 1.5, "grace_s": 0.2}
     counts = ("/bin/sh", "-c", "while :; do echo; sleep 0.1; done")
 
     def order(job: int, *, stop: bool) -> None:
