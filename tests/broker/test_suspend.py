@@ -13,15 +13,20 @@ from tests.builders import a_worker
 from grassq.broker import service
 from grassq.broker.actions.bulk import Action, BulkChange, BulkResult
 from grassq.broker.actions.jobs import KillJobs
+from grassq.broker.actions.limits import set_limit
 from grassq.broker.actions.suspend import MEMORY_STAYS, ResumeJobs, SuspendJobs
 from grassq.broker.inbox import Call
 from grassq.broker.summary.timeline import present
 from grassq.core.messages import Check, Order, Start, Stop, SuspendOrder
-from grassq.core.model import Outcome, State, WorkerInfo
+from grassq.core.model import Constraints, Outcome, State, WorkerInfo
+from grassq.core.planner.limits.groups import GroupLimit
 from grassq.core.reconcile import RESEND_S
+from grassq.core.resources.amounts import ONE
 from grassq.core.states import Exited, Lost, Started
 from grassq.core.suspension.events import Resumed, Suspended, SuspendRefused
 from grassq.errors import BadInput, NotFound, Refused
+
+TEAM = "tag:team=a"
 
 
 def able(**given: Any) -> WorkerInfo:
@@ -36,6 +41,13 @@ class Desk(DeciderFixture):
 
     def runs(self, **amounts: Any) -> int:
         (id_,) = self.submit(a_draft(**(amounts or {"gpu": 1})))
+        self.started(id_)
+        return id_
+
+    def runs_in_team(self) -> int:
+        draft = a_draft(gpu=1)
+        spec = replace(draft.spec, constraints=Constraints(groups=(TEAM,)))
+        (id_,) = self.submit(replace(draft, spec=spec))
         self.started(id_)
         return id_
 
@@ -152,6 +164,21 @@ def test_a_freed_job_goes_on_when_its_own_device_is_free_and_nobody_passes_it() 
     desk.goes_on(job)
     desk.exited(job)
     assert desk.job(late).state is State.PLACED
+
+
+def test_a_resume_waits_for_the_limits_of_its_groups_and_says_so() -> None:
+    desk = Desk(gpu=2, cpu=4)
+    job = desk.runs_in_team()
+    desk.suspend(job, free=True)
+    desk.stops(job)
+    other = desk.runs_in_team()
+    desk.do(lambda batch: set_limit(batch, TEAM, GroupLimit({"gpu": ONE})))
+    (note,) = desk.resume(job).notes
+    assert f"its groups have room again; limit tag:team=a gpu=1: 1 gpu needed, 0 left; held by job {other}" in note
+    assert desk.word(job) == "resuming" and desk.why(job).endswith(note.removeprefix(f"job {job}: "))
+    desk.exited(other)
+    desk.goes_on(job)
+    assert desk.word(job) is None
 
 
 def test_a_resume_that_is_taken_back_lets_others_have_the_devices() -> None:

@@ -11,7 +11,7 @@ from grassq.core.model import ID_MAX
 from grassq.core.names import shown
 from grassq.core.planner.limits.groups import GroupLimit, GroupUse
 from grassq.core.planner.limits.membership import SWEEP_GROUP
-from grassq.core.resources.amounts import amount_number, check_count, check_resource_name, parse_amount
+from grassq.core.resources.amounts import amount_number, parse_amounts
 from grassq.core.syntax.selectors import ByProject, ByTag, parse
 from grassq.errors import BadInput, NotFound, Refused
 
@@ -38,14 +38,7 @@ def read_limit(amounts: Mapping[str, object], jobs: int | None) -> GroupLimit:
         raise BadInput("say what the group may hold: gpu=4, mem=64G, jobs=10; `--remove` removes a limit")
     if jobs is not None and not 1 <= jobs <= ID_MAX:
         raise BadInput(f"jobs is a number from 1 to {ID_MAX:,}, not {jobs}")
-    check_count(amounts)
-    read: dict[str, int] = {}
-    for raw, value in amounts.items():
-        name = check_resource_name(raw)
-        if name in read:
-            raise BadInput(f"{name} is limited twice")
-        read[name] = parse_amount(name, value)
-    return GroupLimit(dict(sorted(read.items())), jobs)
+    return GroupLimit(parse_amounts(amounts, "limited"), jobs)
 
 
 def set_limit(batch: Batch, group: str, limit: GroupLimit | None) -> Done:

@@ -10,7 +10,7 @@ from grassq.broker.batch import Batch
 from grassq.broker.documents.texts import timestamp
 from grassq.core.model import FINAL, Job, State
 from grassq.core.suspension.events import Regain, Reorder, Resume, Suspend
-from grassq.core.suspension.room import in_the_way, regained, returning
+from grassq.core.suspension.room import in_the_way, limit_in_the_way, regained, returning
 
 #: How many of the jobs that are in the way are named.
 IN_THE_WAY_SHOWN = 5
@@ -99,7 +99,9 @@ def suspension_text(batch: Batch, job: Job) -> str | None:
         return None
     since = f"suspended since {timestamp(known.since)}"
     if known.waits:
-        return f"{since}; it goes on when its devices have room again{_held_by(batch, job)}"
+        limit = limit_in_the_way(batch.board, job)
+        what = "its devices have room again" if limit is None else f"its groups have room again; {limit}"
+        return f"{since}; it goes on when {what}{_held_by(batch, job)}"
     if known.resuming:
         return f"{since}; told to go on"
     if not known.confirmed:

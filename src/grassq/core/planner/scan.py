@@ -25,7 +25,7 @@ from grassq.core.planner.reservations import NOBODY, joined
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.fit import Shortage, fit, most
-from grassq.core.suspension.room import returning
+from grassq.core.suspension.room import keeping
 
 
 class PlannedStart(Struct, frozen=True):
@@ -71,7 +71,7 @@ class Scan:
     def __init__(self, board: Board, now: float) -> None:
         self._board = board
         self.overlay = Overlay()
-        for job in returning(board):
+        for job in keeping(board):
             # No other job gets what a suspended job needs to go on.
             if job.placement is not None and (worker := board.workers.get(job.placement.worker)) is not None:
                 self.overlay.take(worker, job.spec.queue, job.placement.allocation)

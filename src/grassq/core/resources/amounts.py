@@ -47,6 +47,18 @@ def check_count(amounts: Mapping[str, object]) -> None:
         raise BadInput(f"{len(amounts):,} resources are named; at most {NAMES_MAX} can be")
 
 
+def parse_amounts(amounts: Mapping[str, object], what: str) -> dict[str, int]:
+    """Read amounts by resource, sorted by name; `what` says in an error what a resource is that is named twice."""
+    check_count(amounts)
+    read: dict[str, int] = {}
+    for raw, value in amounts.items():
+        name = check_resource_name(raw)
+        if name in read:
+            raise BadInput(f"{name} is {what} twice")
+        read[name] = parse_amount(name, value)
+    return dict(sorted(read.items()))
+
+
 def parse_amount(name: str, value: object) -> int:
     """Read an amount such as 0.5, "2.5" or "16G" (sizes only) as millionths."""
     number, unit = _decimal(name, value)
@@ -100,14 +112,7 @@ def log_limit(text: str, what: str) -> int:
 
 def parse_request(amounts: Mapping[str, object]) -> Request:
     """Read what a job asks for; amounts of 0 ask for nothing."""
-    check_count(amounts)
-    request: dict[str, int] = {}
-    for raw, value in amounts.items():
-        name = check_resource_name(raw)
-        if name in request:
-            raise BadInput(f"{name} is asked for twice")
-        request[name] = parse_amount(name, value)
-    return tuple(sorted((name, amount) for name, amount in request.items() if amount))
+    return tuple([(name, amount) for name, amount in parse_amounts(amounts, "asked for").items() if amount])
 
 
 def amount_text(amount: int) -> str:

@@ -1,15 +1,20 @@
-"""When a suspended job that has given its devices back may go on: its own devices must have room for it again.
+"""When a suspended job that has given its devices back may go on: when its own devices and its groups have room again.
 
 The jobs that wait for this are looked at in the order in which they asked. What one of them needs is kept for it, also
-if it does not fit yet: neither a new job nor a later one of them gets it.
+if it does not fit yet: neither a new job nor a later one of them gets it. Its part of the limits of its groups is kept
+first, and its devices as soon as these limits have room: nobody outside of a group waits because of its limit. A job
+that a limit would never hold keeps nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from grassq.core.model import Job
 from grassq.core.planner.board import Board
+from grassq.core.planner.limits.groups import GroupUse, names_in, never_within
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.resources.capacity import Devices, Pool
 from grassq.core.resources.ledger import Ledger
@@ -27,28 +32,92 @@ def returning(board: Board) -> list[Job]:
 
 
 def regained(board: Board) -> list[Job]:
-    """Return the suspended jobs whose devices have room for them now, each beside the ones before it."""
-    return [job for job, lacks, _ in _looked_at(board) if not lacks]
+    """Return the suspended jobs whose devices and groups have room for them now, each beside the ones before it."""
+    return [each.job for each in _looked_at(board) if each.limit is None and not each.lacks]
+
+
+def counted(board: Board) -> list[Job]:
+    """Return the suspended jobs that keep their part of the limits of their groups until they go on."""
+    return [job for job in returning(board) if _could_return(board, job)] if board.group_limits else []
+
+
+def keeping(board: Board) -> list[Job]:
+    """Return the suspended jobs that keep their devices until they go on: the limits of their groups have room."""
+    return [job for job, limit in _within_limits(board) if limit is None]
 
 
 def in_the_way(board: Board, job: Job) -> list[Job]:
     """Return the jobs that hold, or are kept, what a suspended job needs to go on; empty if nothing is missing."""
-    for each, lacks, others in _looked_at(board):
-        if each.id == job.id:
-            return [other for other in others if other.placement and lacks & _parts(other, job)]
+    before: list[Job] = []
+    for each in _looked_at(board):
+        if each.job.id == job.id:
+            if each.limit is not None:
+                held = [other for other in board.holding.values() if board.counts(other)]
+                return [other for other in [*held, *before] if each.limit in names_in(other.spec.constraints)]
+            return [other for other in each.others if other.placement and each.lacks & _parts(other, job)]
+        before += [each.job] if _could_return(board, each.job) else []
     return []
 
 
-def _looked_at(board: Board) -> Iterator[tuple[Job, set[Part], list[Job]]]:
-    """Yield each job that waits to go on, what it lacks, and the jobs of its worker that come before it."""
+def limit_in_the_way(board: Board, job: Job) -> str | None:
+    """Return in words the limit that keeps a suspended job from going on; None if the limits have room for it."""
+    uses: dict[str, GroupUse] = {}
+    for each, name in _within_limits(board, uses):
+        if each.id == job.id and name is not None:
+            if (never := never_within(board, [name], job.spec.request)) is not None:
+                return never
+            limit = board.group_limits[name]
+            if _could_return(board, job):
+                uses[name].add(job.spec.request, -1)
+            return f"limit {name} {limit.text()}: {uses[name].lacks(limit, job.spec.request)}"
+    return None
+
+
+class _Returning(Struct, frozen=True):
+    """A suspended job that is to go on, and what it has to wait for."""
+
+    job: Job
+    #: The first of its groups whose limit has no room for it.
+    limit: str | None
+    #: What it lacks of its own devices, and the jobs of its worker that come before it.
+    lacks: set[Part]
+    others: list[Job]
+
+
+def _looked_at(board: Board) -> Iterator[_Returning]:
+    """Yield each job that waits to go on, and what it waits for."""
     others: dict[str, list[Job]] = {}
-    for job in returning(board):
+    for job, limit in _within_limits(board):
         assert job.placement is not None
         name = job.placement.worker
         if name not in others:
             others[name] = [each for each in board.held_by(name) if board.counts(each)]
-        yield job, _lacks(board, job, others[name]), others[name]
-        others[name] = [*others[name], job]
+        yield _Returning(job, limit, _lacks(board, job, others[name]), others[name])
+        if limit is None:
+            others[name] = [*others[name], job]
+
+
+def _within_limits(board: Board, uses: dict[str, GroupUse] | None = None) -> Iterator[tuple[Job, str | None]]:
+    """Yield each job that waits to go on, and the first of its groups whose limit has no room for it.
+
+    `uses` gets what each group holds, with the jobs that were yielded.
+    """
+    uses = {} if uses is None else uses
+    for job in returning(board):
+        closed = None
+        for name in board.groups.limited(job.spec.constraints):
+            use = uses.setdefault(name, board.groups.use[name].copy())
+            if closed is None and use.lacks(board.group_limits[name], job.spec.request) is not None:
+                closed = name
+            if _could_return(board, job):
+                use.add(job.spec.request, 1)
+        yield job, closed
+
+
+def _could_return(board: Board, job: Job) -> bool:
+    """Tell whether the limits of a job's groups would let it go on if no other job held anything."""
+    names = board.groups.limited(job.spec.constraints)
+    return all(board.group_limits[name].could_hold(job.spec.request) for name in names)
 
 
 def _lacks(board: Board, job: Job, others: list[Job]) -> set[Part]:

@@ -16,7 +16,8 @@ from grassq.core.model import Constraints, Job
 from grassq.core.planner.board import Board
 from grassq.core.planner.limits.groups import GroupUse, never_within
 from grassq.core.planner.request_classes import RequestClass
-from grassq.core.resources.amounts import Request, amount_text
+from grassq.core.resources.amounts import Request
+from grassq.core.suspension.room import counted
 
 #: How many of the jobs that hold what a group may are named.
 HOLDERS_SHOWN = 8
@@ -42,6 +43,11 @@ class GroupRoom:
         self._firsts: dict[str, _First | None] = {}
         #: The request classes with queued jobs of each group that has a limit.
         self._classes: dict[str, list[RequestClass]] | None = None
+        #: The suspended jobs that are to go on: their part of the limits is kept for them.
+        self._returning = counted(board)
+        for job in self._returning:
+            for name in self.limited(job.spec.constraints):
+                self._changing(name).add(job.spec.request, 1)
 
     def limited(self, constraints: Constraints) -> tuple[str, ...]:
         """Return the groups of a job that have a limit."""
@@ -105,11 +111,9 @@ class GroupRoom:
         for name in names:
             if self._holds((name,), job.order, job.spec.request):
                 continue
-            holders = sorted(
-                held.id
-                for held in self._board.holding.values()
-                if name in self.limited(held.spec.constraints) and self._board.predecessor(held) is None
-            )
+            held = [each for each in self._board.holding.values() if self._board.counts(each)]
+            in_group = [each for each in (*held, *self._returning) if name in self.limited(each.spec.constraints)]
+            holders = sorted(each.id for each in in_group)
             return f"limit {name} {self._limits[name].text()}: {self._why(name, job, holders)}", tuple(holders)
         return None
 
@@ -134,19 +138,15 @@ class GroupRoom:
         return self._classes
 
     def _why(self, name: str, job: Job, holders: Sequence[int]) -> str:
-        limit, use, first = self._limits[name], self._used(name), self._first(name)
+        limit, first = self._limits[name], self._first(name)
+        lacks = self._used(name).lacks(limit, job.spec.request)
         if limit.jobs == 0:
             return "no job of it starts"
         shown = ", ".join(map(str, holders[:HOLDERS_SHOWN]))
         more = f" and {len(holders) - HOLDERS_SHOWN} more" if len(holders) > HOLDERS_SHOWN else ""
         held = f"; held by job {shown}{more}" if holders else ""
-        asked = dict(job.spec.request)
-        for resource, amount in limit.amounts.items():
-            left = max(0, amount - use.amounts.get(resource, 0))
-            if asked.get(resource, 0) > left:
-                return f"{amount_text(asked[resource])} {resource} needed, {amount_text(left)} left{held}"
-        if limit.jobs is not None and use.jobs >= limit.jobs:
-            return f"{use.jobs} of its jobs have started{held}"
+        if lacks is not None:
+            return f"{lacks}{held}"
         assert first is not None, "something keeps the job from starting"
         return f"what is left is kept for job {self._board.id_at(first.order)}, the next of the group{held}"
 

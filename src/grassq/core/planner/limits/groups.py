@@ -27,6 +27,10 @@ class GroupLimit(Struct, frozen=True):
         words = [f"{name}={amount_text(amount)}" for name, amount in sorted(self.amounts.items())]
         return " ".join(words if self.jobs is None else [*words, f"jobs={self.jobs}"])
 
+    def could_hold(self, request: Request) -> bool:
+        """Tell whether a job that asks for this could hold it, if no other job of the group held anything."""
+        return self.jobs != 0 and self.too_little_for(request) is None
+
     def too_little_for(self, request: Request) -> tuple[str, int] | None:
         """Return the first resource of which a request asks for more than the limit, and how much; None if none."""
         return next(((name, amount) for name, amount in request if amount > self.amounts.get(name, amount)), None)
@@ -43,6 +47,16 @@ class GroupUse(Struct):
         self.jobs += sign
         for name, amount in request:
             self.amounts[name] = self.amounts.get(name, 0) + sign * amount
+
+    def lacks(self, limit: GroupLimit, request: Request) -> str | None:
+        """Return in words what a limit has too little left of for one more job; None if it has room."""
+        for name, amount in request:
+            most = limit.amounts.get(name)
+            if most is not None and amount > (left := max(0, most - self.amounts.get(name, 0))):
+                return f"{amount_text(amount)} {name} needed, {amount_text(left)} left"
+        if limit.jobs is not None and self.jobs >= limit.jobs:
+            return f"{self.jobs} of its jobs have started" if limit.jobs else "no job of it starts"
+        return None
 
     def exceeds(self, limit: GroupLimit) -> bool:
         """Tell whether the group holds more than its limit, which was set lower meanwhile."""
