@@ -156,3 +156,9 @@ def finish(board: Board, job_id: int, now: float = T0) -> None:
 def allocations_of(plan: Plan) -> Mapping[int, Allocation]:
     """What each job of a plan gets."""
     return {job_id: placement.allocation for job_id, placement in plan.placements}
+
+
+def a_running_job(*, tries: int = 1, requeue: bool = False) -> Job:
+    """A job whose newest attempt runs."""
+    job = a_job(state=State.RUNNING, tries=tries, on_lost="requeue" if requeue else "fail")
+    return replace(job, pid=77, started=T0, reason="stuck")

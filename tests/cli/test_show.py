@@ -20,6 +20,7 @@ from tests.cli.fake import FakeDaemon, document, reply, stream
 
 from grassq.cli import job_text, render
 from grassq.cli.main import main
+from grassq.compat.slurm import job_view
 from grassq.core.names import STATES
 from grassq.net import encoding
 
@@ -165,6 +166,12 @@ def test_a_job_took_no_less_than_it_ran(started: datetime.datetime, seconds: int
     finished = started + datetime.timedelta(seconds=seconds)
     times = [when.isoformat(timespec="milliseconds") + "Z" for when in (started, finished)]
     assert job_text.took({"started": times[0], "finished": times[1]}, 0.0) == f"{seconds}s"
+    suspended = {"started": times[0], "state": "running", "suspended_since": times[1], "suspended_s": seconds // 2}
+    assert job_text.took(suspended, 4e9) == f"{seconds - seconds // 2}s", (
+        "the time in which it is suspended is left out"
+    )
+    assert job_view.elapsed_s(suspended, 4e9) == seconds - seconds // 2
+    assert job_text.took({**suspended, "suspended_s": "lies"}, 4e9) == f"{seconds}s"
 
 
 @pytest.mark.parametrize("text", [None, "", "soon", "2026-13-45Tab:00:00.000Z", "2026-01-02"])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
 from hypothesis import event as note
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
-from tests.builders import T0, a_job, a_placement
+from tests.builders import T0, a_job, a_placement, a_running_job
 
-from grassq.core.model import FINAL, HOLDING, ForJobs, ForQueue, ForTime, Job, Outcome, State
+from grassq.core.model import FINAL, HOLDING, ForQueue, Outcome, State
 from grassq.core.states import (
     LOST_ATTEMPTS_MAX,
     Cancel,
@@ -34,7 +33,6 @@ from grassq.core.states import (
     is_current,
 )
 from grassq.core.suspension.events import (
-    NUMBER_MAX,
     Regain,
     Reorder,
     Resume,
@@ -44,8 +42,6 @@ from grassq.core.suspension.events import (
     SuspendRefused,
     SuspensionOutdated,
 )
-from grassq.core.waiting.conditions import Dependency
-from grassq.core.waiting.retries import RETRY_DELAY_S
 from grassq.errors import InvalidMove
 
 LATER = T0 + 60
@@ -246,12 +242,6 @@ TestLife = Life.TestCase
 TestLife.settings = settings(max_examples=250, stateful_step_count=30, deadline=None)
 
 
-def a_running_job(*, tries: int = 1, requeue: bool = False) -> Job:
-    return replace(
-        a_job(state=RUNNING, tries=tries, on_lost="requeue" if requeue else "fail"), pid=77, started=T0, reason="stuck"
-    )
-
-
 def test_a_start_is_noted_once_and_a_repeated_one_changes_nothing() -> None:
     started = advance(replace(a_job(state=PLACED), reason="stuck"), Started(1, 77), LATER)
     assert (started.state, started.pid, started.started, started.reason) == (RUNNING, 77, LATER, None)
@@ -269,124 +259,9 @@ def test_a_new_attempt_knows_nothing_of_the_last_one() -> None:
     assert (again.outcome, again.exit_code, again.signal, again.error, again.started, again.reason) == (None,) * 6
 
 
-def test_an_exit_is_final_and_kept_as_it_was_reported() -> None:
-    report = Exited(1, Outcome.SIGNALLED, signal=9, error="killed", started=T0 + 1, ended=T0 + 2)
-    failed = advance(a_running_job(), report, LATER)
-    assert (failed.state, failed.outcome, failed.signal, failed.exit_code) == (FAILED, Outcome.SIGNALLED, 9, None)
-    assert (failed.error, failed.started, failed.finished, failed.reason) == ("killed", T0 + 1, T0 + 2, None)
-    succeeded = advance(a_running_job(), Exited(1, Outcome.EXITED, 0), LATER)
-    assert (succeeded.state, succeeded.exit_code, succeeded.finished, succeeded.started) == (SUCCEEDED, 0, LATER, T0)
-    assert advance(a_running_job(), Exited(1, Outcome.EXITED, 0, ended=T0 + 2), LATER).finished == T0 + 2
-    assert advance(a_running_job(), Exited(1, Outcome.EXITED, 1), LATER).finished == LATER
-
-
-def test_a_code_of_0_with_another_outcome_is_no_success() -> None:
-    for outcome in set(Outcome) - {Outcome.EXITED}:
-        assert advance(a_running_job(), Exited(1, outcome, 0), LATER).state is FAILED
-
-
-def test_a_failed_try_is_repeated_after_a_delay_while_tries_are_left() -> None:
-    waits = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 1), LATER)
-    assert (waits.state, waits.waits, waits.placement) == (
-        WAITING,
-        (ForTime(LATER + RETRY_DELAY_S, RETRY_DELAY_S),),
-        None,
-    )
-    assert waits.reason is not None and "try 1 of 2" in waits.reason
-    second = advance(
-        advance(advance(waits, Ready(*waits.waits), LATER), Place(a_placement()), LATER), Started(2, 5), LATER
-    )
-    assert advance(second, Exited(2, Outcome.EXITED, 1), LATER).state is FAILED
-
-
-def test_what_cannot_be_spawned_is_not_tried_again() -> None:
-    assert advance(a_running_job(tries=3), Exited(1, Outcome.SPAWN_FAILED), LATER).state is FAILED
-
-
-def test_a_job_held_during_its_retry_delay_waits_for_the_user_alone() -> None:
-    held = advance(advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 1), LATER), Hold(), LATER)
-    assert (held.state, held.waits) == (HELD, ())
-    assert held.reason is not None and f"grass release {held.id}" in held.reason
-
-
-def test_a_lost_attempt_fails_unless_the_job_asked_to_be_queued_again() -> None:
-    lost = Lost(1, Outcome.UNKNOWN, "it is gone")
-    failed = advance(a_running_job(), lost, LATER)
-    assert (failed.state, failed.outcome, failed.error) == (FAILED, Outcome.UNKNOWN, "it is gone")
-    assert failed.finished == LATER and failed.reason is None and failed.pid is None
-    again = advance(a_running_job(requeue=True), lost, LATER)
-    assert (again.state, again.reason, again.placement, again.tried) == (QUEUED, "it is gone", None, 0)
-
-
-def test_an_attempt_that_only_lost_touch_with_the_broker_does_not_count_as_lost_with_its_machine() -> None:
-    job = replace(a_running_job(requeue=True), lost=LOST_ATTEMPTS_MAX - 1)
-    again = advance(job, Lost(1, Outcome.LOST, "its lease ended", lease_ended=True), LATER)
-    assert (again.state, again.lost) == (QUEUED, LOST_ATTEMPTS_MAX - 1)
-
-
-def test_after_three_lost_attempts_a_job_is_parked_until_somebody_looks() -> None:
-    job = replace(a_running_job(requeue=True), lost=LOST_ATTEMPTS_MAX - 1)
-    blocked = advance(job, Lost(1, Outcome.LOST, "rebooted"), LATER)
-    assert (blocked.state, blocked.placement, blocked.lost) == (HELD, None, LOST_ATTEMPTS_MAX)
-    assert blocked.reason is not None and "3 times (rebooted)" in blocked.reason
-    released = advance(blocked, Release(), LATER)
-    assert (released.state, released.lost, released.reason, released.waits) == (QUEUED, 0, None, ())
-
-
-def test_a_refused_attempt_uses_no_try_and_a_final_refusal_is_spawn_failed() -> None:
-    queued = advance(a_job(state=PLACED), RefusedByWorker(1, "draining"), LATER)
-    assert (queued.state, queued.tried, queued.reason, queued.placement) == (QUEUED, 0, "draining", None)
-    assert queued.pid is None
-    failed = advance(a_job(state=PLACED, tries=3), RefusedByWorker(1, "no such file", final=True), LATER)
-    assert (failed.state, failed.outcome, failed.error) == (FAILED, Outcome.SPAWN_FAILED, "no such file")
-    assert (failed.finished, failed.reason) == (LATER, None)
-
-
 def test_a_stuck_attempt_keeps_its_state_and_devices() -> None:
     stuck = advance(a_running_job(), Stuck(1, "killed, and yet alive"), LATER)
     assert (stuck.state, stuck.reason, stuck.placement) == (RUNNING, "killed, and yet alive", a_placement())
-
-
-def test_a_suspension_that_frees_the_devices_goes_back_the_same_way() -> None:
-    asked = advance(a_running_job(), Suspend(frees=True), T0 + 1)
-    assert asked.suspension is not None and (asked.suspension.word, asked.is_freed) == ("kept", False)
-    number = asked.suspension.number
-    stopped = advance(asked, Suspended(1, number), T0 + 2)
-    assert stopped.suspension is not None and (stopped.suspension.word, stopped.is_freed) == ("freed", True)
-    assert advance(stopped, Suspend(), T0 + 3) is stopped, "it is suspended already"
-    waits = advance(stopped, Resume(), T0 + 4)
-    assert waits.suspension is not None and (waits.suspension.word, waits.is_freed) == ("resuming", True)
-    assert advance(waits, Resume(), T0 + 5) is waits
-    assert advance(waits, Resumed(1, number), T0 + 5) is waits, "a worker cannot let it go on"
-    told = advance(waits, Regain(), T0 + 6)
-    assert told.suspension is not None and (told.suspension.word, told.is_freed) == ("resuming", False)
-    runs = advance(told, Resumed(1, told.suspension.number), T0 + 7)
-    assert runs.suspension is not None and runs.suspension.word is None and not runs.is_suspended
-    again = advance(runs, Suspend(), T0 - 1000)
-    assert again.suspension is not None and again.suspension.number > told.suspension.number, "the clock was set back"
-    assert advance(again, Exited(1, Outcome.EXITED, 0), LATER).suspension is None
-
-
-def test_the_devices_of_a_suspended_job_can_be_given_back_later() -> None:
-    kept = advance(a_running_job(), Suspend(), T0)
-    assert kept.suspension is not None
-    kept = advance(kept, Suspended(1, kept.suspension.number), T0)
-    assert not kept.is_freed and advance(kept, Suspend(frees=True), T0).is_freed
-
-
-def test_a_refused_suspension_leaves_a_job_that_runs_and_the_reason() -> None:
-    asked = advance(a_running_job(), Suspend(frees=True), T0)
-    assert asked.suspension is not None
-    refused = advance(asked, SuspendRefused(1, asked.suspension.number, "too old"), T0)
-    assert (refused.is_suspended, refused.is_freed, refused.reason) == (False, False, "not suspended: too old")
-
-
-def test_a_worker_cannot_use_up_the_numbers() -> None:
-    asked = advance(a_running_job(), Suspend(), T0)
-    assert advance(asked, SuspensionOutdated(1, NUMBER_MAX), T0) is asked
-    assert asked.suspension is not None
-    ahead = advance(asked, SuspensionOutdated(1, asked.suspension.number + 7), T0)
-    assert ahead.suspension is not None and ahead.suspension.number == asked.suspension.number + 8
 
 
 ENDS: list[Event] = [
@@ -419,70 +294,8 @@ def test_a_job_that_holds_nothing_is_cancelled_at_once(state: State) -> None:
     assert gone.cancel_requested and gone.outcome is Outcome.CANCELLED
 
 
-def test_a_job_that_may_not_be_placed_says_why_and_goes_on_when_it_may() -> None:
-    waiting = advance(a_job(), Unready("no queue"), LATER)
-    assert (waiting.state, waiting.reason, waiting.waits) == (WAITING, "no queue", (ForQueue(),))
-    assert advance(waiting, Unready("too large"), LATER).reason == "too large"
-    assert advance(waiting, Ready(ForTime(LATER)), LATER) == waiting, "nothing else lets it go on"
-    ready = advance(waiting, Ready(ForQueue()), LATER)
-    assert (ready.state, ready.reason, ready.waits) == (QUEUED, None, ())
-
-
-@pytest.mark.parametrize("queue_first", [True, False])
-def test_a_job_that_waits_for_a_time_and_its_queue_is_queued_when_both_have_come(queue_first: bool) -> None:
-    delay = ForTime(LATER + RETRY_DELAY_S, RETRY_DELAY_S)
-    retried = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 1), LATER)
-    both = advance(retried, Unready("no queue"), LATER)
-    assert (both.state, both.waits, both.reason) == (WAITING, (delay, ForQueue()), "no queue")
-    first, last = (ForQueue(), delay) if queue_first else (delay, ForQueue())
-    one = advance(both, Ready(first), LATER)
-    assert (one.state, one.waits) == (WAITING, (last,))
-    assert one.reason == (retried.reason if queue_first else "no queue")
-    assert advance(one, Ready(last), LATER).state is QUEUED
-
-
-@pytest.mark.parametrize("text", ["", "{", "NaN", "[1, 2]", '"\u00e4"', "[" * 500 + "]" * 500])
-def test_a_report_with_a_result_that_no_shim_writes_is_invalid(text: str) -> None:
-    sent = msgspec.msgpack.encode({"type": "exited", "attempt": 1, "outcome": "exited", "code": 0, "result": text})
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.msgpack.decode(sent, type=Exited)
-
-
-AFTER = (Dependency("ok", ((3, 3), (5, 6))),)
-
-
-def a_dependent_job() -> Job:
-    job = a_job(9, state=WAITING)
-    return replace(job, spec=replace(job.spec, dependencies=AFTER), waits=(ForJobs(), ForTime(LATER)), reason="why")
-
-
-def test_a_held_job_keeps_what_it_waits_for_and_waits_again_when_it_is_released() -> None:
-    held = advance(a_dependent_job(), Hold(), LATER)
-    assert (held.state, held.waits) == (HELD, (ForJobs(), ForTime(LATER)))
-    released = advance(held, Release(), LATER)
-    assert (released.state, released.waits) == (WAITING, (ForJobs(), ForTime(LATER)))
-    assert released.reason == "waits to start after jobs 3, 5-6"
-    ready = advance(advance(held, Ready(ForJobs()), LATER), Ready(ForTime(LATER)), LATER)
-    assert (ready.state, ready.waits) == (HELD, ())
-    assert advance(ready, Release(), LATER).state is QUEUED
-
-
-def test_a_job_whose_condition_cannot_come_true_fails_with_the_reason_and_without_a_try() -> None:
-    for job in (a_dependent_job(), advance(a_dependent_job(), Hold(), LATER)):
-        failed = advance(job, DependencyFailed("job 3 failed (exit code 1)"), LATER)
-        assert (failed.state, failed.outcome, failed.attempt) == (FAILED, Outcome.DEPENDENCY_FAILED, 0)
-        assert (failed.error, failed.finished, failed.waits) == ("job 3 failed (exit code 1)", LATER, ())
-
-
 def test_an_edit_changes_what_was_asked_for_and_nothing_else() -> None:
     held = replace(a_job(7, state=HELD), reason="held", lost=2, attempt=2)
     edit = Edit(a_job(queue="other", gpu=1).spec, "name", 40, "what")
     after = advance(held, edit, LATER)
     assert after == replace(held, spec=edit.spec, name="name", priority=40)
-
-
-def test_the_reason_of_a_job_that_waits_for_its_next_try_counts_the_tries_that_it_has_now() -> None:
-    waiting = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, code=1), LATER)
-    assert waiting.reason is not None and "try 1 of 2" in waiting.reason
-    after = advance(waiting, Edit(replace(waiting.spec, tries=5), None, 30), LATER)
-    assert after.reason is not None and "try 1 of 5" in after.reason and after.waits == waiting.waits

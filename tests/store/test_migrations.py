@@ -87,6 +87,7 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
         ("job", "unique_key"),
         ("job", "sweep"),
         ("job", "suspension"),
+        ("job", "suspended_s"),
         ("token", "priority_max"),
         ("token", "page_of"),
         ("standing", "offered"),

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from tests.builders import BOOT
-from tests.worker.test_run_spec import a_start, launch_of
+from tests.worker.run_specs import a_start, launch_of
 
 from grassq.run import rundir
 from grassq.worker import strays

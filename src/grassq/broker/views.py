@@ -205,6 +205,7 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "cancel_requested": job.cancel_requested,
         "suspended": None if job.suspension is None else job.suspension.word,
         "suspended_since": timestamp(job.suspension.since) if job.suspension and job.suspension.word else None,
+        "suspended_s": round(job.suspended_s, 3),
         "created": timestamp(job.created),
         "started": timestamp(job.started),
         "finished": timestamp(job.finished),

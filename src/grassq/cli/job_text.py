@@ -119,10 +119,20 @@ def ago(text: str | None, at: float) -> str:
 
 def took(job: Mapping[str, Any], at: float) -> str:
     """Return how long a job ran or has been running; "" if it has not started."""
-    started, finished = seconds(job.get("started")), seconds(job.get("finished"))
-    if started is None or (finished is None and job.get("state") != "running"):
+    ran_s = seconds_run(job, at)
+    if ran_s is None or (job.get("finished") is None and job.get("state") != "running"):
         return ""
-    return span((at if finished is None else finished) - started)
+    return span(ran_s)
+
+
+def seconds_run(job: Mapping[str, Any], at: float) -> float | None:
+    """Return for how many seconds a job ran, without the time it was suspended; None if it has not started."""
+    started, finished = seconds(job.get("started")), seconds(job.get("finished"))
+    if started is None:
+        return None
+    stopped = seconds(job.get("suspended_since")) if finished is None else finished
+    suspended_s = job.get("suspended_s")
+    return (at if stopped is None else stopped) - started - (suspended_s if isinstance(suspended_s, float | int) else 0)
 
 
 def command(job: Mapping[str, Any]) -> str:

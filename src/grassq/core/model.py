@@ -216,6 +216,20 @@ class Job(Struct, frozen=True, kw_only=True):
     rank: int | None = None
     #: Set when the newest attempt was suspended for the first time; it stays when the attempt runs again.
     suspension: Suspension | None = None
+    #: For how many seconds the newest attempt was suspended, without a suspension that lasts; `stopped_s` has both.
+    suspended_s: float = 0.0
+
+    def stopped_s(self, until: float) -> float:
+        """Return for how many seconds of its newest attempt this job was suspended, until a time."""
+        return self.suspended_s + (0.0 if self.suspension is None else self.suspension.stopped_s(until))
+
+    def ran_s(self, now: float) -> float | None:
+        """Return for how many seconds the newest attempt ran, or has run by now, without the time it was suspended."""
+        if self.started is None:
+            return None
+        until = now if self.finished is None else self.finished
+        # A clock that was set back makes no run shorter than nothing.
+        return max(0.0, until - self.started - self.stopped_s(until))
 
     @property
     def is_suspended(self) -> bool:

@@ -182,6 +182,7 @@ def _placed(job: Job, event: Place, at: float) -> Job:
         signal=None,
         error=None,
         suspension=None,
+        suspended_s=0.0,
     )
 
 
@@ -205,6 +206,7 @@ def _exited(job: Job, event: Exited, at: float) -> Job:
         pid=None,
         reason=None,
         suspension=None,
+        suspended_s=job.stopped_s(finished),
     )
     if job.cancel_requested:
         return _cancelled(ended, event, finished)
@@ -240,6 +242,7 @@ def waiting_reason(job: Job, waits: tuple[Wait, ...]) -> str | None:
 def _lost(job: Job, event: Lost, at: float) -> Job:
     lost = job.lost + (not event.lease_ended)
     gone = replace(job, outcome=event.outcome, error=event.why, pid=None, lost=lost, reason=None, suspension=None)
+    gone = replace(gone, suspended_s=job.stopped_s(at))
     if job.cancel_requested:
         return _cancelled(gone, event, at)
     if job.spec.on_lost != "requeue":

@@ -241,13 +241,14 @@ def job_from(row: tuple[Any, ...]) -> Job:
         token=row[26],
         rank=row[27],
         suspension=None if row[31] is None else _suspension(row[31]),
+        suspended_s=row[32] or 0.0,
         placement=_placement(row[-1]) if row[-1] is not None and state in _SHOWS_PLACEMENT else None,
     )
 
 
 def facts_from(row: Row) -> JobFacts:
     """Return what a query can ask of a job, from the columns of `sql.facts`."""
-    state, worker, shape, spec = row[1], row[11], row[12], row[13]
+    state, worker, shape, spec = row[1], row[12], row[13], row[14]
     request = () if shape is None else _request_in(bytes(shape))
     rest = None if spec is None else _rest(spec)
     command = "" if rest is None else b" ".join(rest.command).decode("utf-8", "backslashreplace")
@@ -255,7 +256,7 @@ def facts_from(row: Row) -> JobFacts:
     where = worker if state in _SHOWS_PLACEMENT else None
     # fmt: off
     return JobFacts(row[0], state, row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9], row[10],
-                    where, request, command, tags, None if rest is None else rest.later.get("sweep"))
+                    row[11], where, request, command, tags, None if rest is None else rest.later.get("sweep"))
     # fmt: on
 
 

@@ -13,7 +13,7 @@ STATEMENTS_MAX = 256
 JOB_COLUMNS = (
     "id, state, priority, queue, name, reason, shape, attempt, cancel_requested, stop_grace_s, pid, tried, lost, "
     "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec, "
-    "waits, result, token, rank, project, unique_key, sweep, suspension"
+    "waits, result, token, rank, project, unique_key, sweep, suspension, suspended_s"
 )
 # What every new job has, and what a job that has not begun does not have.
 _BORN = "id, state, priority, queue, shape, created, env_digest, spec"
@@ -274,7 +274,7 @@ def scan(sort: str, descending: bool, condition: str) -> str:
     return f"{_SELECT}{_FROM}where {_SCAN_CONDITIONS[condition]}{position} order by {ordered} limit ?"
 
 
-_FACTS = "id, state, queue, name, priority, created, started, finished, attempt, exit_code, project"
+_FACTS = "id, state, queue, name, priority, created, started, finished, suspended_s, attempt, exit_code, project"
 
 
 @lru_cache(STATEMENTS_MAX)

@@ -13,7 +13,7 @@ from grassq.core.forecast.history import KINDS_MAX, RUNS_KEPT, RunHistory
 from grassq.core.forecast.run_times import times_by_progress
 from grassq.core.forecast.scene import first_queued, picture
 from grassq.core.forecast.stretch import Stretch
-from grassq.core.model import Job, Outcome, State
+from grassq.core.model import Job, Outcome, State, Suspension
 from grassq.core.planner.board import Board
 
 WALL = 1_700_000_000.0
@@ -61,6 +61,32 @@ def test_a_job_behind_a_running_one_starts_within_an_interval_and_says_on_what_t
     assert next_one.where is not None and next_one.where.worker == "w"
     over, unknown = found.over([(board.jobs[1], 0), (board.jobs[2], 0), (queued(3, state=State.HELD), 0)])
     assert contains(over, 160.0) and over == found.everything() and unknown == 1
+
+
+def test_the_time_in_which_a_job_was_suspended_is_neither_learnt_nor_counted() -> None:
+    history = RunHistory()
+    for number in range(9000, 9012):
+        history.add(replace(ended(number, 1000.0), suspended_s=900.0))
+    board = a_board(a_worker(gpu=1), jobs=[replace(running(1, "0", 540.0), suspended_s=500.0), queued(2)])
+    found = forecast_of(board, history)
+    first = found.of(board.jobs[1])
+    assert contains(first.ends, 60.0) and contains(found.of(board.jobs[2]).starts, 60.0)
+    assert first.starts is not None and first.starts.likely == WALL - 540.0
+
+
+def test_a_suspended_job_has_no_end_and_one_that_was_told_to_go_on_waits_for_its_devices() -> None:
+    history = a_history(*[95.0, 100.0, 105.0] * 4)
+    kept = Suspension(5, WALL, confirmed=True, stopped_at=WALL - 30.0)
+    board = a_board(a_worker(gpu=1), jobs=[replace(running(1, "0", 40.0), suspension=kept), queued(2)])
+    found = forecast_of(board, history)
+    assert found.of(board.jobs[1]).why == "no estimate: the job is suspended"
+    behind = found.of(board.jobs[2])
+    assert (behind.starts, behind.why) == (None, "no estimate: 1 gpu needed, 0 free; job 1 is suspended")
+    waits = replace(kept, frees=True, resuming=True)
+    jobs = [replace(running(1, "0", 40.0), suspension=waits), running(3, "0", 40.0), queued(2)]
+    board = a_board(a_worker(gpu=1), jobs=jobs)
+    found = forecast_of(board, history)
+    assert contains(found.of(board.jobs[2]).starts, 60.0 + 90.0), "job 1 goes on first, and has run for 10 seconds"
 
 
 def test_a_forecast_of_the_same_scene_is_the_same() -> None:

@@ -23,6 +23,7 @@ from grassq.core.planner.overlay import Overlay
 from grassq.core.planner.plan import Plan, adopt, plan
 from grassq.core.resources.amounts import Request
 from grassq.core.states import Cancel, Place, Started, Stuck, advance
+from grassq.core.suspension.events import Suspend
 
 AT_ONCE = ReservationPolicy(0, 0.0)
 GRACE_S = 10.0
@@ -93,6 +94,11 @@ def test_nobody_passes_where_the_end_of_a_holder_is_not_known() -> None:
     adopt(reloaded, plan(reloaded, T0))
     reloaded.put(limited(a_job(3, gpu=1), 10.0))
     assert go_on(reloaded, T0) == []
+    # The time in which a job is suspended does not count for its limit, and how long that is nobody knows.
+    board = a_busy_board()
+    board.put(advance(board.jobs[1], Suspend(), T0), at=T0)
+    board.put(limited(a_job(3, gpu=1), 10.0))
+    assert go_on(board, T0) == []
     # A job that was killed ends any moment.
     board = a_busy_board()
     board.put(advance(board.jobs[1], Cancel(), T0), at=T0)

@@ -121,7 +121,8 @@ def test_a_query_says_which_columns_it_needs() -> None:
     few = JobFacts.__struct_fields__.index
     assert parse_query("state:failed queue:q").columns == Columns(few("name"))
     assert parse_query("name:x priority>3").columns == Columns(few("created"))
-    assert parse_query("since:1d age>1d").columns == parse_query("duration>1d").columns == Columns(few("attempt"))
+    assert parse_query("since:1d age>1d").columns == Columns(few("suspended_s"))
+    assert parse_query("duration>1d").columns == Columns(few("attempt"))
     assert parse_query("exit:3").columns == Columns(few("project")) and parse_query("project:p").columns == Columns()
     assert parse_query("worker:x").columns == Columns(few("name"), worker=True)
     assert parse_query("gpu>0").columns == Columns(few("name"), request=True)

@@ -135,6 +135,8 @@ class JobDocument(TypedDict):
     suspended: Literal["kept", "freed", "resuming"] | None
     #: When it was suspended, in RFC 3339.
     suspended_since: str | None
+    #: The seconds for which the last attempt was suspended before, which are no part of its run time.
+    suspended_s: float
     #: Where the output of the last attempt is kept too.
     output: str | None
     #: What is put before the command, such as a container.

@@ -81,6 +81,7 @@ def sweep_job(job: Job) -> SweepJob:
         # The names are shared by all jobs of a sweep, which mostly have the same ones.
         {sys.intern(name): number for name, number in numbers_of(job.result).items()},
         is_line,
+        job.suspended_s,
     )
 
 

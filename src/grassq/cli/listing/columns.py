@@ -195,8 +195,7 @@ def sort_key(name: str, context: TableContext) -> Callable[[Job], tuple[bool, An
         if name in _TIMES:
             return job_text.seconds(job.get(_TIMES[name]))
         if name == "took":
-            began, ended = job_text.seconds(job.get("started")), job_text.seconds(job.get("finished"))
-            return None if began is None else (context.now if ended is None else ended) - began
+            return job_text.seconds_run(job, context.now)
         if name == "progress":
             told = job.get("progress")
             return told.get("fraction") if isinstance(told, dict) else None

@@ -125,9 +125,11 @@ def local_time(given: str | float | None, unknown: str = UNKNOWN) -> str:
 
 
 def elapsed_s(job: Job, now: float) -> int:
-    """Return how long a job has run."""
+    """Return how long a job has run, without the time it was suspended."""
     begun, ended = seconds_of(job.get("started")), seconds_of(job.get("finished"))
-    return 0 if begun is None else max(0, int((now if ended is None else ended) - begun))
+    stopped = seconds_of(job.get("suspended_since")) if ended is None else None
+    until = stopped if stopped is not None else now if ended is None else ended
+    return 0 if begun is None else max(0, int(until - begun - (job.get("suspended_s") or 0.0)))
 
 
 def short_span(seconds: float | None) -> str:

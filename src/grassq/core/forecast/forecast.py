@@ -9,7 +9,7 @@ from math import exp, inf, isinf
 from msgspec import Struct
 
 from grassq.core.forecast.draws import logit, uniform
-from grassq.core.forecast.history import Estimate, Lens, RunHistory, elapsed_of
+from grassq.core.forecast.history import Estimate, Lens, RunHistory, elapsed_of, is_stopped
 from grassq.core.forecast.likeness import Kind
 from grassq.core.forecast.play import Played, play
 from grassq.core.forecast.run_times import RunTimes, spread_of
@@ -164,13 +164,15 @@ class Forecast:
         played = self.plays[0]
         began, where = self._wall(played.starts[job.id]), played.where[job.id]
         starts = Interval(began, began, began)
+        if is_stopped(job):
+            return JobForecast(starts=starts, why="no estimate: the job is suspended", where=where)
         if like is None:
             return JobForecast(starts=starts, why="no estimate yet: no job like it has ended", where=where)
         if isinf(played.ends[job.id]):
             return JobForecast(starts=starts, why=f"no estimate: worker {where.worker} is out of touch", where=where)
         elapsed, now = elapsed_of(job, self.scene.wall), self.scene.wall
         most = max(limit_of(job), elapsed)
-        low, likely, high = (began + min(like.times.quantile(share, elapsed), most) for share in _SHARES)
+        low, likely, high = (now - elapsed + min(like.times.quantile(share, elapsed), most) for share in _SHARES)
         ends = Interval(*self._stretch.ends.applied(low, likely, high, now))
         return JobForecast(starts=starts, ends=ends, basis=like.basis, count=like.count, where=where)
 
@@ -242,7 +244,10 @@ class Forecast:
         if board is None or job.id not in board.jobs:
             return "no estimate: too few jobs start to tell a rate"
         blockers = explain(board, board.jobs[job.id], self.scene.now)
-        return f"no estimate: {blockers[0].why}" if blockers else "no estimate"
+        if not blockers:
+            return "no estimate"
+        stopped = [each.id for each in self.scene.holding if is_stopped(each) and each.id in blockers[0].holders]
+        return f"no estimate: {blockers[0].why}" + (f"; job {stopped[0]} is suspended" if stopped else "")
 
     def _basis(self, like: Estimate | None, job: Job) -> str:
         words = [like.basis] if like is not None else []

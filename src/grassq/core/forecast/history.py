@@ -114,10 +114,9 @@ class Lens:
 
 def run_of(job: Job) -> Run | None:
     """Return how long a job ran, and whether it ended by itself; None if that says nothing about like jobs."""
-    if job.started is None or job.finished is None or job.outcome not in _TELLING:
+    if job.finished is None or job.outcome not in _TELLING or (ran_s := job.ran_s(job.finished)) is None:
         return None
-    # A clock that was set back makes no run shorter than nothing.
-    return max(0.0, job.finished - job.started), job.state is not State.CANCELLED
+    return ran_s, job.state is not State.CANCELLED
 
 
 #: A failed run counts like any other, since like jobs fail too; one that a limit ended, since like jobs have the limit.
@@ -126,5 +125,10 @@ _TELLING = frozenset({Outcome.EXITED, Outcome.SIGNALLED, Outcome.CANCELLED, Outc
 
 
 def elapsed_of(job: Job, now: float) -> float:
-    """Return for how long a job has been running; 0 if it has not started, or a clock was set back."""
-    return max(0.0, now - job.started) if job.state is State.RUNNING and job.started is not None else 0.0
+    """Return for how long a job has been running, without the time it was suspended; 0 if it has not started."""
+    return (job.ran_s(now) or 0.0) if job.state is State.RUNNING else 0.0
+
+
+def is_stopped(job: Job) -> bool:
+    """Tell whether the processes of a job are stopped, so that it has no end until it is told to go on, or killed."""
+    return job.suspension is not None and job.suspension.wants_stop and not job.cancel_requested

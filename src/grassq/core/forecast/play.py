@@ -1,7 +1,8 @@
 """One play: the queue of a scene on a virtual clock, with the real planner and run times that are given.
 
 The play does what the broker does after each end of a job: it asks the planner for a plan, places the jobs of the plan,
-and keeps the heads and the kept room that the plan says. No other job is submitted meanwhile.
+and keeps the heads and the kept room that the plan says. No other job is submitted meanwhile, and no suspended job is
+told to go on; one that was told already goes on when there is room.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from math import inf
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from grassq.core.forecast.history import elapsed_of
+from grassq.core.forecast.history import elapsed_of, is_stopped
 from grassq.core.forecast.scene import JOBS_AHEAD_MAX, Scene
 from grassq.core.model import Job, Placement, State
 from grassq.core.planner.board import Board
 from grassq.core.planner.plan import adopt, plan
 from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.planner.workers import WorkerState
+from grassq.core.states import advance
+from grassq.core.suspension.events import Regain
+from grassq.core.suspension.room import regained
 
 #: Returns the whole run time of a job that starts or runs already; inf if that is not known.
 Lasts = Callable[[Job], float]
@@ -72,12 +76,18 @@ class _Play:
                 self._left[shape] += 1
         self._left = {shape: count for shape, count in self._left.items() if count}
         self._wake = -inf
+        #: The jobs whose processes are stopped: until it is told to go on, such a job has no end that is known.
+        self._suspended = {job.id for job in scene.holding if is_stopped(job)}
+        for job in scene.holding:
+            if job.id in self._suspended:
+                self.played.ends[job.id] = inf
+                self._note(job, now=scene.now)
 
     def play(self) -> Played:
         """Play until every job has started and ended, or until the play is broken off."""
         scene, now = self._scene, self._scene.now
         for job in scene.holding:
-            if self._board.predecessor(job) is None:
+            if self._board.predecessor(job) is None and job.id not in self._suspended:
                 self._begin(job, now)
         for job in scene.timed:
             heappush(self._coming, (now + max(0.0, (job.ready_at or 0.0) - scene.wall), job.id))
@@ -107,6 +117,9 @@ class _Play:
     def _place(self, now: float) -> bool:
         """Place all that can be placed now; return True if the play is to be broken off."""
         board = self._board
+        for job in regained(board):
+            board.put(advance(job, Regain(), self._scene.wall))
+            self._begin(job, now)
         for _ in range(PLANS_MAX):
             made = plan(board, now)
             for job_id, where in made.placements:
@@ -129,12 +142,10 @@ class _Play:
         return len(self.played.starts) >= self._most + len(self._scene.holding) or 0 in self._left.values()
 
     def _begin(self, job: Job, now: float) -> None:
-        """Note that a job starts, or runs since before the play."""
+        """Note that a job starts, goes on, or runs since before the play."""
         played, shape = self.played, shape_of(job)
         elapsed = elapsed_of(job, self._scene.wall)
-        played.starts[job.id] = now - elapsed
-        assert job.placement is not None
-        played.where[job.id] = job.placement
+        self._note(job, now)
         if now > played.began:
             played.rates[shape] = played.rates.get(shape, 0) + 1
         if job.id in self._queued and shape in self._left:
@@ -142,6 +153,13 @@ class _Play:
         end = max(now, now - elapsed + self._lasts(job)) if self._is_heard(job) else inf
         played.ends[job.id] = end
         heappush(self._coming, (end, job.id))
+
+    def _note(self, job: Job, now: float) -> None:
+        """Note when a job starts or has started, and where."""
+        began = now if job.started is None else self._scene.now - max(0.0, self._scene.wall - job.started)
+        self.played.starts[job.id] = began
+        assert job.placement is not None
+        self.played.where[job.id] = job.placement
 
     def _is_heard(self, job: Job) -> bool:
         worker: WorkerState | None = self._board.workers.get(_worker_of(job))

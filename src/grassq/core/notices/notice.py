@@ -39,11 +39,13 @@ class JobEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cwd: bytes = b""
     #: The sweep that the job is part of.
     sweep_id: int | None = None
+    #: The seconds for which the last attempt was suspended.
+    suspended_s: float = 0.0
 
     @property
     def took_s(self) -> float | None:
         """The seconds of the last attempt; None if it never ran."""
-        return None if self.started is None else max(0.0, self.finished - self.started)
+        return None if self.started is None else max(0.0, self.finished - self.started - self.suspended_s)
 
     @property
     def sweep(self) -> tuple[str, float] | None:
@@ -73,6 +75,7 @@ def end_of(job: Job) -> JobEnd:
         notify=job.spec.notify,
         cwd=job.spec.cwd if job.spec.notify and job.spec.by is None else b"",
         sweep_id=job.spec.sweep,
+        suspended_s=job.suspended_s,
     )
 
 

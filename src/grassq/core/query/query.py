@@ -40,6 +40,8 @@ class JobFacts(Struct, frozen=True, gc=False):
     created: float = 0.0
     started: float | None = None
     finished: float | None = None
+    #: The seconds for which its last attempt was suspended.
+    suspended_s: float | None = None
     attempt: int = 0
     exit_code: int | None = None
     project: str | None = None
@@ -62,6 +64,7 @@ def facts_of(job: Job) -> JobFacts:
         job.created,
         job.started,
         job.finished,
+        job.suspended_s,
         job.attempt,
         job.exit_code,
         job.spec.project,
@@ -81,7 +84,7 @@ COLUMN_OF = {
     "attempt": "attempt",
     "exit": "exit_code",
     "age": "created",
-    "duration": "finished",
+    "duration": "suspended_s",
 }
 
 
@@ -188,10 +191,10 @@ def _character(character: str) -> str:
 
 
 def duration_of(job: JobFacts, now: float) -> float | None:
-    """Return how long a job ran, or has run so far; None if it has not started."""
+    """Return how long a job ran, or has run so far, without the time it was suspended; None if it has not started."""
     if job.started is None:
         return None
-    return max(0.0, (now if job.finished is None else job.finished) - job.started)
+    return max(0.0, (now if job.finished is None else job.finished) - job.started - (job.suspended_s or 0.0))
 
 
 #: The numbers of a job that can be compared; any other key of a comparison is a resource.

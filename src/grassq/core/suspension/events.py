@@ -68,7 +68,9 @@ SuspensionAction = Suspend | Resume | Regain | Reorder
 def _suspend(job: Job, event: Suspend, at: float) -> Job:
     known = job.suspension
     if known is None or not known.wants_stop:
-        return replace(job, suspension=Suspension(_next_number(known, at), at, event.frees), reason=None)
+        stopped_at = None if known is None else known.stopped_at
+        wanted = Suspension(_next_number(known, at), at, event.frees, stopped_at=stopped_at)
+        return replace(job, suspension=wanted, reason=None)
     if known.resuming:
         # It waited for its devices, which it has given back: it stays stopped.
         return replace(job, suspension=replace(known, resuming=False))
@@ -111,15 +113,18 @@ def _confirmed(job: Job, event: Suspended | Resumed, at: float) -> Job:
     known = job.suspension
     if known is None or known.number != event.number or known.wants_stop != isinstance(event, Suspended):
         return job
-    return replace(job, suspension=replace(known, confirmed=True))
+    if isinstance(event, Suspended):
+        stopped_at = at if known.stopped_at is None else known.stopped_at
+        return replace(job, suspension=replace(known, confirmed=True, stopped_at=stopped_at))
+    return replace(job, suspended_s=job.stopped_s(at), suspension=replace(known, confirmed=True, stopped_at=None))
 
 
 def _suspend_refused(job: Job, event: SuspendRefused, at: float) -> Job:
     known = job.suspension
     if known is None or known.number != event.number or known.confirmed:
         return job
-    runs = replace(known, frees=False, resuming=True, confirmed=True)
-    return replace(job, suspension=runs, reason=f"not suspended: {event.why}")
+    runs = replace(known, frees=False, resuming=True, confirmed=True, stopped_at=None)
+    return replace(job, suspended_s=job.stopped_s(at), suspension=runs, reason=f"not suspended: {event.why}")
 
 
 def _outdated(job: Job, event: SuspensionOutdated, at: float) -> Job:

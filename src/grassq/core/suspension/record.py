@@ -21,6 +21,8 @@ class Suspension(Struct, frozen=True, array_like=True):
     resume_asked: float = 0.0
     #: The worker has confirmed the order of this number.
     confirmed: bool = False
+    #: Since when the processes are stopped, as the worker has confirmed; None while they run.
+    stopped_at: float | None = None
 
     @property
     def wants_stop(self) -> bool:
@@ -41,6 +43,10 @@ class Suspension(Struct, frozen=True, array_like=True):
     def is_over(self) -> bool:
         """Whether the processes run again."""
         return self.confirmed and not self.wants_stop
+
+    def stopped_s(self, until: float) -> float:
+        """Return for how many seconds the processes have been stopped without a break; 0 if they run."""
+        return 0.0 if self.stopped_at is None else max(0.0, until - self.stopped_at)
 
     @property
     def word(self) -> Literal["kept", "freed", "resuming"] | None:

@@ -2,7 +2,7 @@
 
 The jobs that wait for this are looked at in the order in which they asked. What one of them needs is kept for it, also
 if it does not fit yet: neither a new job nor a later one of them gets it. Its part of the limits of its groups is kept
-first, and its devices as soon as these limits have room: nobody outside of a group waits because of its limit. A job
+first, and its devices as soon as these limits have room: no job outside of a group waits because of its limit. A job
 that a limit would never hold keeps nothing.
 """
 

@@ -39,6 +39,8 @@ class SweepJob(Struct, frozen=True):
     numbers: dict[str, float] = {}
     #: Whether the one word is a line for a shell.
     is_line: bool = False
+    #: The seconds for which its last attempt was suspended.
+    suspended_s: float = 0.0
 
 
 class SweepColumn(Struct, frozen=True):

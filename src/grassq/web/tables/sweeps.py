@@ -270,7 +270,7 @@ def _document(
 
 
 def _row(job: SweepJob, values: list[float | str | None], now: float) -> SweepRowDocument:
-    seconds = None if job.started is None else max(0.0, (job.finished or now) - job.started)
+    seconds = None if job.started is None else max(0.0, (job.finished or now) - job.started - job.suspended_s)
     return {
         "id": job.id,
         "state": State(job.state),
