@@ -265,6 +265,40 @@ def test_a_suspended_job_can_be_killed_lost_and_run_again(free: bool) -> None:
     assert desk.job(desk.runs()).state is State.RUNNING, "what it had is free once"
 
 
+def test_a_freed_job_that_is_killed_runs_again_only_if_its_devices_are_free() -> None:
+    desk = Desk()
+    job = desk.runs()
+    desk.suspend(job, free=True)
+    desk.stops(job)
+    other = desk.runs()
+    killed: BulkResult = desk.do(lambda batch: at_once.change(batch, KillJobs(30.0), chosen(job)))
+    assert killed.notes == [f"job {job} gets no grace: it has given its devices back, and others have them"]
+    assert killed.graces == [0.0, 0.0]
+    assert desk.job(job).stop_grace_s == 0.0
+    desk.exited(other)
+    assert desk.job(job).is_freed, "it gets its devices never again"
+    alone = desk.runs()
+    desk.suspend(alone, free=True)
+    desk.stops(alone)
+    killed = desk.do(lambda batch: at_once.change(batch, KillJobs(30.0), chosen(alone)))
+    assert (killed.notes, killed.graces) == ([], [30.0, 30.0])
+    (waiting,) = desk.submit(a_draft(gpu=1))
+    assert desk.job(waiting).state is State.QUEUED, "it has its grace, and its devices until it has ended"
+    desk.exited(alone)
+    assert desk.job(waiting).state is State.PLACED
+
+
+def test_a_job_that_is_killed_before_it_is_stopped_gives_nothing_back() -> None:
+    desk = Desk()
+    job = desk.runs()
+    desk.suspend(job, free=True)
+    number = desk.number(job)
+    desk.do(lambda batch: at_once.change(batch, KillJobs(30.0), chosen(job)))
+    desk.report(job, Suspended(1, number))
+    (waiting,) = desk.submit(a_draft(gpu=1))
+    assert desk.job(waiting).state is State.QUEUED and desk.job(job).stop_grace_s == 30.0
+
+
 def test_a_token_suspends_and_resumes_its_own_jobs_only() -> None:
     desk = Desk(cpu=4)
     mine, other = desk.runs(cpu=1, by="mine"), desk.runs(cpu=1, by="other")

@@ -108,6 +108,13 @@ def test_a_suspended_job_gets_its_grace_when_it_is_killed(harness: Harness) -> N
     give(harness, path, 1, stop=True)
     harness.stop(path, 0.1)
     assert harness.ended(path)["signal"] == signal.SIGKILL
+    handler = "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'bye'), os._exit(3)))"
+    script = f"import os, signal; {handler}; os.write(1, b'ready')\nwhile True: pass"
+    path, started = harness.start(sys.executable, "-I", "-S", "-c", script)
+    eventually(lambda: harness.log(path) == b"ready", "it runs")
+    give(harness, path, 1, stop=True)
+    harness.stop(path, 0.0)
+    assert harness.ended(path)["signal"] == signal.SIGKILL and harness.log(path) == b"ready", "it never ran again"
     path, started = harness.start("/bin/sleep", "600")
     give(harness, path, 1, stop=True)
     os.kill(started["pid"], signal.SIGKILL)

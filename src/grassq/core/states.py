@@ -268,7 +268,8 @@ def _stuck(job: Job, event: Stuck, at: float) -> Job:
 
 
 def _cancel_flagged(job: Job, event: Cancel, at: float) -> Job:
-    return replace(job, cancel_requested=True, stop_grace_s=event.grace_s)
+    # Others may have the devices of a job that has given them back: its processes never run again.
+    return replace(job, cancel_requested=True, stop_grace_s=0.0 if job.is_freed else event.grace_s)
 
 
 def _cancelled(job: Job, event: Event, at: float) -> Job:

@@ -139,12 +139,15 @@ def descendants(root: int, is_kept: Callable[[int], bool] | None = None) -> list
     return _below(_table(), [root], is_kept)
 
 
-def terminate_descendants(root: int, is_kept: Callable[[int], bool] | None = None) -> int:
-    """Send SIGTERM to everything below `root` except kept processes; return how many were asked."""
+def terminate_descendants(root: int, is_kept: Callable[[int], bool] | None = None, *, wakes: bool = True) -> int:
+    """Send SIGTERM to everything below `root` except kept processes; return how many were asked.
+
+    A stopped process keeps its TERM pending until it is continued: unless `wakes` is set, it never runs its handler.
+    """
     found = descendants(root, is_kept)
     asked = signal_all(found, signal.SIGTERM)
-    # A stopped process would keep its TERM pending until it is continued.
-    signal_all(found, signal.SIGCONT)
+    if wakes:
+        signal_all(found, signal.SIGCONT)
     return asked
 
 

@@ -345,9 +345,9 @@ class Shim:
             return
         attempt.terminated = True
         attempt.deadline = deadline
-        # Where the process table cannot be read (no descriptor, no memory), the kill after the grace has to do.
+        # Without a grace, what is suspended does not go on. Where the process table cannot be read, the kill has to do.
         with contextlib.suppress(OSError):
-            processes.terminate_descendants(self.pid, attempt.is_kept)
+            processes.terminate_descendants(self.pid, attempt.is_kept, wakes=grace_s > 0)
 
     def _kill(self, attempt: _Attempt, now: float) -> float:
         if attempt.killed_at is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from grassq.broker.actions.bulk import Action, Applied
+from grassq.broker.actions.suspend import given_back
 from grassq.broker.batch import Batch
 from grassq.broker.recovery import is_skipped
 from grassq.broker.service import Draft, insert, refuse_what_never_fits
@@ -45,10 +46,15 @@ class KillJobs(Action):
         return job.state in HOLDING
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        killed = [batch.move(job, Cancel(self.grace_s)) for job in jobs]
+        killed = [batch.move(given_back(batch, job), Cancel(self.grace_s)) for job in jobs]
         stopping = [job for job in killed if job.state in HOLDING]
         graces = [job.grace_s for job in stopping]
-        return Applied(killed, len(stopping), [min(graces), max(graces)] if graces else [])
+        notes = {
+            job.id: f"job {job.id} gets no grace: it has given its devices back, and others have them"
+            for job in stopping
+            if job.is_freed
+        }
+        return Applied(killed, len(stopping), [min(graces), max(graces)] if graces else [], notes=notes)
 
 
 def _has_yet_to_start(batch: Batch, job: Job) -> bool:

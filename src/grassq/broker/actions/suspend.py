@@ -10,7 +10,7 @@ from grassq.broker.batch import Batch
 from grassq.broker.documents.texts import timestamp
 from grassq.core.model import FINAL, Job, State
 from grassq.core.suspension.events import Regain, Reorder, Resume, Suspend
-from grassq.core.suspension.room import in_the_way, limit_in_the_way, regained, returning
+from grassq.core.suspension.room import has_room, in_the_way, limit_in_the_way, regained, returning
 
 #: How many of the jobs that are in the way are named.
 IN_THE_WAY_SHOWN = 5
@@ -83,6 +83,13 @@ def let_return(batch: Batch) -> None:
         return
     for job in regained(batch.board) if returning(batch.board) else ():
         batch.move(job, Regain())
+
+
+def given_back(batch: Batch, job: Job) -> Job:
+    """Give a suspended job that is about to end its devices again, if they have room: then it may have its grace."""
+    if not job.is_freed or job.cancel_requested or not has_room(batch.board, job):
+        return job
+    return batch.move(batch.move(job, Resume()), Regain())
 
 
 def order_again(batch: Batch) -> None:

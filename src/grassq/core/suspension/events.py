@@ -113,6 +113,8 @@ def _confirmed(job: Job, event: Suspended | Resumed, at: float) -> Job:
     known = job.suspension
     if known is None or known.number != event.number or known.wants_stop != isinstance(event, Suspended):
         return job
+    if known.frees and job.cancel_requested:
+        return job  # it goes on for its grace, and keeps its devices until it has ended
     if isinstance(event, Suspended):
         stopped_at = at if known.stopped_at is None else known.stopped_at
         return replace(job, suspension=replace(known, confirmed=True, stopped_at=stopped_at))

@@ -27,13 +27,27 @@ Part = tuple[str, str]
 
 def returning(board: Board) -> list[Job]:
     """Return the suspended jobs that go on as soon as their devices have room; the first that asked comes first."""
-    found = [job for job in board.holding.values() if job.suspension is not None and job.suspension.waits]
+    waiting = (job for job in board.holding.values() if job.suspension is not None and job.suspension.waits)
+    found = [job for job in waiting if not job.cancel_requested]
     return sorted(found, key=lambda job: (job.suspension.resume_asked if job.suspension else 0.0, job.id))
 
 
 def regained(board: Board) -> list[Job]:
     """Return the suspended jobs whose devices and groups have room for them now, each beside the ones before it."""
     return [each.job for each in _looked_at(board) if each.limit is None and not each.lacks]
+
+
+def has_room(board: Board, job: Job) -> bool:
+    """Tell whether a job that has given its devices back could have them now, beside the jobs that wait to go on."""
+    assert job.placement is not None
+    if job.suspension is not None and job.suspension.waits:
+        return any(each.id == job.id for each in regained(board))
+    uses: dict[str, GroupUse] = {}
+    ahead = [each for each, limit in _within_limits(board, uses) if limit is None and each.placement is not None]
+    others = [each for each in board.held_by(job.placement.worker) if board.counts(each) or each in ahead]
+    names = board.groups.limited(job.spec.constraints)
+    limits = [(uses.get(name, board.groups.use[name]), board.group_limits[name]) for name in names]
+    return not _lacks(board, job, others) and all(use.lacks(limit, job.spec.request) is None for use, limit in limits)
 
 
 def counted(board: Board) -> list[Job]:

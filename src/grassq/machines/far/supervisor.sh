@@ -279,7 +279,8 @@ far_end_by() { # UPTIME
     if [ -z "$far_deadline" ]; then
         far_deadline=$1
         far_each TERM
-        far_each CONT
+        # Without a grace, what is suspended does not go on: others may have its devices.
+        [ "$1" -le "$far_up" ] || far_each CONT
     elif [ "$1" -lt "$far_deadline" ]; then
         far_deadline=$1
     fi
