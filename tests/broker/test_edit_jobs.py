@@ -14,9 +14,10 @@ from grassq.broker.actions.edit import EditedJob, Editor, EditResult, edit, vers
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.broker.tokens import OWNER, Bearer, TokenLimits
-from grassq.core.model import State
+from grassq.broker.waiting.edited import NewWaits
+from grassq.core.model import ForTime, State
 from grassq.core.planner.heads import ReservationPolicy
-from grassq.errors import Refused
+from grassq.errors import NotFound, Refused
 
 ANN = Editor("ann", OWNER)
 keys = (f"edit-{number}" for number in itertools.count())
@@ -211,3 +212,66 @@ def test_a_version_is_the_same_for_a_job_from_the_board_and_from_the_store() -> 
     fixture.submit(a_draft(gpu=1), a_draft(gpu=1))
     assert version_of(fixture.job(2)) == version_of(fixture.decider.board.jobs[2])
     assert version_of(fixture.job(2)) != version_of(fixture.job(1)) or fixture.job(1).spec == fixture.job(2).spec
+
+
+def rewait(fixture: DeciderFixture, *ids: int, **waits: Any) -> Any:
+    """Edit what jobs wait for."""
+    edits = [replace(each, waits=NewWaits(**waits)) for each in edited(fixture, *ids)]
+    return do(fixture, edits)
+
+
+def states(fixture: DeciderFixture, *ids: int) -> list[str]:
+    return [fixture.job(id_).state.value for id_ in ids]
+
+
+@pytest.mark.parametrize("near_max", [0, 100])
+def test_what_a_job_starts_after_can_be_changed_added_and_removed(near_max: int) -> None:
+    fixture = DeciderFixture(a_worker("w", gpu=1), near_max=near_max)
+    fixture.submit(a_draft(gpu=1), a_draft(gpu=1), a_draft(gpu=1), a_draft(gpu=1))
+    done = rewait(fixture, 3, 4, after=(("ok", ("2",)),))
+    assert done.what == {3: "after none -> 2", 4: "after none -> 2"} and states(fixture, 3, 4) == ["waiting"] * 2
+    assert fixture.job(3).reason == "waits to start after job 2"
+    rewait(fixture, 3, after=(("ok", ()), ("any", ("1",))))
+    rewait(fixture, 4, after=(("ok", ()),))
+    assert states(fixture, 3, 4) == ["waiting", "queued"]
+    assert fixture.job(4).spec.dependencies == () and fixture.job(4).reason is None
+    fixture.restart()
+    fixture.hello(a_worker("w", gpu=1))
+    fixture.exited(1, 3)
+    assert states(fixture, 3) == ["queued"], "the end of job 1 is enough, however it ended"
+    fixture.exited(2, 3)
+    assert states(fixture, 2, 3, 4) == ["failed", "placed", "queued"], "nothing waits for job 2 any more"
+
+
+def test_a_job_never_starts_after_itself_nor_after_a_job_that_has_failed() -> None:
+    fixture = a_decider(gpu=1)
+    fixture.submit(*[a_draft(gpu=1)] * 5)
+    for id_ in (3, 4, 5):
+        rewait(fixture, id_, after=(("any", (str(id_ - 1),)),))
+    before = [fixture.job(id_) for id_ in range(1, 6)]
+    with pytest.raises(Refused, match=r"^job 5 itself starts after one of these jobs; nothing was changed$"):
+        rewait(fixture, 2, after=(("fail", ("5",)),))
+    with pytest.raises(Refused, match=r"^job 2 cannot start after itself; nothing was changed$"):
+        rewait(fixture, 2, after=(("ok", ("1-2",)),))
+    with pytest.raises(NotFound, match=r"^--after: no job matches 77; "):
+        rewait(fixture, 2, after=(("ok", ("77",)),))
+    assert [fixture.job(id_) for id_ in range(1, 6)] == before
+    rewait(fixture, 3, after=(("any", ()),))
+    rewait(fixture, 2, after=(("fail", ("5",)),))
+    assert states(fixture, 2, 3) == ["waiting", "queued"], "without that edge it is no cycle"
+    fixture.exited(1, 1)
+    with pytest.raises(Refused, match=r"^job 4 would never start: job 1 failed \(exit code 1\); nothing was changed$"):
+        rewait(fixture, 4, after=(("ok", ("1",)),))
+
+
+def test_a_start_time_can_be_set_changed_and_removed() -> None:
+    fixture = a_decider(gpu=1)
+    fixture.submit(*[a_draft(gpu=1)] * 2)
+    now = fixture.clock.wall()
+    rewait(fixture, 2, is_timed=True, in_s=600.0)
+    assert fixture.job(2).waits == (ForTime(now + 600.0, 600.0),) and states(fixture, 2) == ["waiting"]
+    rewait(fixture, 2, is_timed=True, at=now + 60.0)
+    fixture.exited(1)
+    assert states(fixture, 2) == ["waiting"] and fixture.job(2).waits == (ForTime(now + 60.0),)
+    rewait(fixture, 2, is_timed=True)
+    assert states(fixture, 2) == ["placed"]

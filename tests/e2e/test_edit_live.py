@@ -118,6 +118,18 @@ def _edit_many(grass: Grass, client: grassq.Client) -> None:
     grass.ok("delete-queue", "one")
     assert "there is no queue 'none' yet" in grass("edit", "first", "--set", "queue=none").err
     assert grass.job(jobs[0].id)["state"] == "waiting"
+    first, second = (str(job.id) for job in jobs[:2])
+    assert f"after none -> {first}" in grass.ok("edit", second, "--set", f"after={first}", "--set", "at=2099-01-01")
+    waits = grass.json("show", second)["jobs"][0]
+    assert waits["after"] == {"ok": [first]} and waits["not_before"].startswith("20")
+    cycle = f"grass: job {second} itself starts after one of these jobs; nothing was changed\n"
+    assert grass.refuses(5, "edit", first, "--set", f"after-any={second}") == cycle
+    assert "two start times" in grass.refuses(2, "edit", first, "--set", "in=1h", "--set", "at=18:00")
+    assert jobs[1].edit(after=None, after_fail=[jobs[0]], in_s=3600, tries=2, retry_on=[3, "oom"]).id == jobs[1].id
+    assert grass.json("show", second)["jobs"][0]["after"] == {"fail": [first]}
+    grass.ok("edit", second, "--set", "after-fail=", "--set", "in=", "--set", "retry-on=")
+    waits = grass.json("show", second)["jobs"][0]
+    assert (waits["after"], waits["not_before"]) == (None, None)
     document = json.loads(grass.ok("edit", "first", "--set", "queue=default", "--json"))
     assert document["changed"] == {str(jobs[0].id): "queue none -> default"}
     grass.until(jobs[0].id, "succeeded")

@@ -140,6 +140,8 @@ class Edit(Struct, frozen=True):
     priority: int
     #: What changed, and the name of the caller, for the story.
     what: str = ""
+    #: What the job waits for from now on, besides its queue; None if that stays as it is.
+    waits: tuple[Wait, ...] | None = None
 
 
 #: What a worker reports of an attempt that goes on, and of one that has ended.
@@ -321,9 +323,18 @@ def _edited(job: Job, event: Edit, at: float) -> Job:
     edited = replace(job, spec=event.spec, name=event.name, priority=event.priority)
     if job.priority != event.priority:
         edited = replace(edited, rank=None)  # the place was among jobs of the old priority
+    if event.waits is not None:
+        return _waiting_for(edited, event.waits)
     if job.state is State.HELD or not job.waits or job.waits_for_queue:
         return edited
     return replace(edited, reason=waiting_reason(edited, edited.waits))
+
+
+def _waiting_for(job: Job, waits: tuple[Wait, ...]) -> Job:
+    """Return a job that has not started with what it waits for; whether its queue can run it is looked at next."""
+    if job.state is State.HELD:
+        return replace(job, waits=waits)
+    return replace(job, state=State.WAITING if waits else State.QUEUED, waits=waits, reason=waiting_reason(job, waits))
 
 
 _REPORTS: dict[type[Event], Rule] = {

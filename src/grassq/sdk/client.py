@@ -189,8 +189,8 @@ class Client(ManyClient):
     def edit(self, which: Which | Iterable[Which], **changes: Any) -> JobList:
         """Change jobs that have not started: `command`, amounts such as `gpu`, and any option of `submit` but `send`.
 
-        All of them are changed or none. None is the default of an option; `env` sets single variables, of which None
-        removes one. The changed jobs are returned.
+        All of them are changed or none. None is the default of an option, also of `after` and `at`; `env` sets single
+        variables, of which None removes one. The changed jobs are returned.
         """
         cwd = word_value(Sender.to(self.broker).cwd)
         return self._change("edit", [which], set=edit_document(changes), cwd=cwd)

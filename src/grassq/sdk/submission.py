@@ -158,7 +158,13 @@ def env_words(env: Mapping[str, Word]) -> list[bytes]:
 
 def edit_document(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changes of an edit as sent to the daemon."""
-    return {name: _changed(value) for name, value in changes.items()}
+    said = dict(changes)
+    waiting = _waiting_document({name: value for name, value in said.items() if value is not None})
+    said |= {name: waiting[name] for name in ("after", "after_any", "after_fail", "at") if name in waiting}
+    said |= {name: ",".join(waiting[name]) for name in ("retry_on", "no_retry_on") if name in waiting}
+    if "retry_delay_s" in waiting:
+        said["retry_delay_s"] = "..".join(f"{delay}s" for delay in waiting["retry_delay_s"])
+    return {name: _changed(value) for name, value in said.items()}
 
 
 def _changed(value: Any) -> Any:

@@ -223,6 +223,8 @@ class Changes(Struct):
     #: Ends of jobs that are to be told, encoded; and the numbers of ends that were told.
     untold: list[bytes] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
+    #: Jobs that start after other jobs than before: what is stored of that is removed before `edges` are added.
+    unlinked: list[int] = field(default_factory=list)
     #: What new jobs start after, and whether that was met before (0 or 1); jobs that have ended and that others waited
     #: for; and jobs that wait for no job any more.
     edges: list[tuple[int, int, Condition, int]] = field(default_factory=list)
@@ -274,6 +276,7 @@ class Changes(Struct):
             self.judged,
             self.told,
             self.freed,
+            self.unlinked,
         )
         sizes = (*map(len, jobs), *map(len, few))
         return (*sizes, *copies, self.restored_to, self.lost_jobs)

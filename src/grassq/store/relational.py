@@ -185,6 +185,8 @@ class Store(SweepReader):
                 self._many(statement, map(itemgetter(1), alike))
             if tags := rows.tag_rows(changes.inserted.values()):
                 self._many(sql.INSERT["tag"], tags)
+        if changes.unlinked:
+            self._many(sql.UNLINK_JOB, [(job,) for job in changes.unlinked])
         if changes.edges:
             self._many(sql.INSERT["dependency"], changes.edges)
         for statement, jobs in ((sql.MEET_PARENT, changes.met), (sql.MEET_JOB, changes.freed)):

@@ -136,6 +136,7 @@ SELECT_UNMET = (
     " from dependency join job on job.id = dependency.job where dependency.met = 0"
 )
 SELECT_DEPENDENTS = "select distinct job from dependency where parent in ({ids}) order by job"
+UNLINK_JOB = "delete from dependency where job = ?"
 REMOVE_DEPENDENCIES = "delete from dependency where job in ({ids})"
 REMOVE_PARENTS = "delete from dependency where parent in ({ids})"
 

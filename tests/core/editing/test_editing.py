@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from tests.builders import a_job, a_request
 from grassq.core.editing.changes import read
 from grassq.core.editing.values import COMMAND, EDITABLE, NOT_EDITABLE, difference, options_of, values_of
 from grassq.core.job_options import JOB_OPTIONS, PRIORITY_MAX, TRIES_MAX
-from grassq.core.model import Constraints, Job
+from grassq.core.model import Constraints, ForJobs, ForTime, Job, State
+from grassq.core.waiting.conditions import Dependency
 from grassq.errors import BadInput
 
 RESOURCES = frozenset({"gpu", "cpu", "printer"})
@@ -159,3 +161,16 @@ def test_a_difference_names_variables_and_not_their_values() -> None:
     before = a_job(7, gpu=1)
     after = replace(before, priority=40, spec=replace(before.spec, request=a_request(gpu=0.5), env=((b"KEY", b"s3"),)))
     assert difference(before, after) == "gpu 1 -> 0.5, env KEY, priority 30 -> 40"
+
+
+@given(st.integers(0, 253_402_300_799))
+def test_what_a_job_waits_for_is_a_value_like_any_other(at: int) -> None:
+    job = a_job(7, state=State.WAITING)
+    spec = replace(job.spec, dependencies=(Dependency("any", ((3, 3), (5, 6))),))
+    values = values_of(replace(job, spec=spec, waits=(ForJobs(), ForTime(at + 0.5))))
+    typed = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert (values["after"], values["after-any"], values["in"]) == (None, ["3", "5-6"], None)
+    assert values["at"] == typed
+    edition = read({"at": values["at"], "after-any": values["after-any"], "after": b""}, RESOURCES)
+    again = edition.applied_to(job, lambda queue: False)
+    assert (again.after, again.is_timed, again.options.at) == ((("ok", ()), ("any", ("3", "5-6"))), True, typed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +15,7 @@ from grassq.broker.batch import Batch
 from grassq.broker.selection import present
 from grassq.broker.service import recall, refuse_what_never_fits
 from grassq.broker.tokens import Bearer
+from grassq.broker.waiting.edited import EditedWaits, NewWaits, link, relink, waits_of
 from grassq.broker.waiting.eligibility import Eligibility
 from grassq.core.editing.values import difference
 from grassq.core.model import FINAL, HOLDING, ForQueue, Job, Spec, State
@@ -39,6 +40,8 @@ class EditedJob(Struct, frozen=True):
     priority: int
     #: The job was named by its id: if it has started meanwhile, the whole edit is refused.
     named: bool = True
+    #: What changes of what the job waits for; the same for all jobs of a request.
+    waits: NewWaits = NewWaits()
 
 
 class EditResult(Struct, frozen=True):
@@ -90,7 +93,8 @@ def edit(batch: Batch, edits: Sequence[EditedJob], editor: Editor, key: str, dig
     if any(_asked(current[each.before.id]) != _asked(each.before) for each in edits):
         return None
     edits = [replace(each, before=current[each.before.id]) for each in edits]
-    pairs = [(each, _after(each)) for each in edits]
+    waits = waits_of(batch, [each.before for each in edits], edits[0].waits) if edits else {}
+    pairs = [(each, _after(each, waits)) for each in edits]
     for each, after in pairs:
         _check(batch.board, each.before, after)
     eligibility = Eligibility(batch)
@@ -98,7 +102,8 @@ def edit(batch: Batch, edits: Sequence[EditedJob], editor: Editor, key: str, dig
         eligibility, [shape_of(after) for each, after in pairs if shape_of(each.before) != shape_of(after)]
     )
     _count(batch, editor.bearer, pairs)
-    done = [_apply(batch, each.before, after, eligibility, editor.name) for each, after in pairs]
+    relink(batch, [each.before for each in edits], waits)
+    done = [_apply(batch, each.before, after, eligibility, editor.name, waits) for each, after in pairs]
     batch.changes.submissions[key] = Submission(key, digest, 0, 0, batch.now, tuple(job.id for job in done))
     listed = pairs if len(pairs) <= LISTED_MAX else ()
     return EditResult(_result(done, notes), {after.id: difference(each.before, after) for each, after in listed})
@@ -131,8 +136,12 @@ def _started(edits: Sequence[EditedJob], current: dict[int, Job]) -> Iterator[st
         yield f"job {each.before.id} {why} meanwhile, and stays as it is"
 
 
-def _after(each: EditedJob) -> Job:
-    return replace(each.before, spec=each.spec, name=each.name, priority=each.priority)
+def _after(each: EditedJob, waits: Mapping[int, EditedWaits]) -> Job:
+    after = replace(each.before, spec=each.spec, name=each.name, priority=each.priority)
+    new = waits.get(after.id)
+    if new is None:
+        return after
+    return replace(after, spec=replace(after.spec, dependencies=new.dependencies), waits=new.waits)
 
 
 def _check(board: Board, before: Job, after: Job) -> None:
@@ -163,11 +172,17 @@ def _count(batch: Batch, bearer: Bearer, pairs: Sequence[tuple[EditedJob, Job]])
         tokens.take_up(batch, bearer, 0, more)
 
 
-def _apply(batch: Batch, before: Job, after: Job, eligibility: Eligibility, by: str) -> Job:
+def _apply(
+    batch: Batch, before: Job, after: Job, eligibility: Eligibility, by: str, waits: Mapping[int, EditedWaits]
+) -> Job:
     if before.spec.queue != after.spec.queue:
         batch.changes.story.append(Story(before.id, before.created, SUBMITTED, f"queue {before.spec.queue}"))
     what = f"{difference(before, after)}, by {by}"
-    job = batch.move(before, Edit(after.spec, after.name, after.priority, what))
+    new = waits.get(before.id)
+    changes = Edit(after.spec, after.name, after.priority, what, None if new is None else new.waits)
+    job = batch.move(before, changes)
+    if new is not None:
+        link(batch, job, new)
     if job.state is State.HELD or job.waits_for_jobs:
         return job
     why = eligibility.why(shape_of(job))

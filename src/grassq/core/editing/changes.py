@@ -9,7 +9,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from grassq.core.editing.values import COMMAND, EDITABLE, NOT_EDITABLE, REQUIRE, options_of, request_of
+from grassq.core.editing.values import (
+    COMMAND,
+    EDITABLE,
+    NOT_EDITABLE,
+    REQUIRE,
+    WAITS_FOR_JOBS,
+    WAITS_FOR_TIME,
+    options_of,
+    request_of,
+)
 from grassq.core.job_options import JOB_OPTIONS, JobOptions, Option, Pairs
 from grassq.core.model import Job
 from grassq.core.names import shown
@@ -17,6 +26,7 @@ from grassq.core.options.parsers import pairs
 from grassq.core.syntax import shell_lines
 from grassq.core.syntax.options import misspelt_resource
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
+from grassq.core.waiting.conditions import Condition
 from grassq.errors import BadInput
 
 #: A longer name is no misspelt one.
@@ -39,6 +49,9 @@ class Edition(Struct, frozen=True):
     options: JobOptions
     #: The amounts stay as they are in the spec; `options` has none.
     keeps_amounts: bool = True
+    #: What the job waits for is changed: of jobs, the selectors of each condition that was given; and of a time.
+    after: tuple[tuple[Condition, tuple[str, ...]], ...] = ()
+    is_timed: bool = False
 
 
 class OptionChanges(Struct, frozen=True):
@@ -67,7 +80,9 @@ class OptionChanges(Struct, frozen=True):
         if self.amounts:
             asked = request_of(job.spec) | self.amounts
             options = replace(options, request={name: each for name, each in asked.items() if each is not None})
-        return Edition(words, options, not self.amounts and "request" not in self.fields)
+        after = tuple([(each, given[name]) for name, each in WAITS_FOR_JOBS.items() if name in given])
+        is_timed = any(name in given for name in WAITS_FOR_TIME)
+        return Edition(words, options, not self.amounts and "request" not in self.fields, after, is_timed)
 
     def _line(self, line: bytes, job: Job, given: dict[str, Any], are_arguments: bool) -> tuple[bytes, ...]:
         """Return the words of a command that was written as one line, as `enqueue --stdin` reads it."""
@@ -117,6 +132,8 @@ def _value(option: Option, value: Sent) -> Any:
         return {name: amount for name, each in value.items() if (amount := _amount(name, each)) is not None}
     if option.field == "tags" and isinstance(value, Mapping):
         value = [_word(key, option.name) + b"=" + _word(each, option.name) for key, each in value.items()]
+    if option.field == "at" and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)  # in seconds since the epoch; a submission has them in this form, too
     if value is None or value is False or value in (b"", []):
         return _DEFAULTS[option.field]
     if value is True:

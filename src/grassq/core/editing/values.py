@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from grassq.core.job_options import JOB_OPTIONS, SPEC_FIELDS, JobOptions, Option
 from grassq.core.model import Job, Spec
 from grassq.core.names import plain
+from grassq.core.options.moments import written_moment
 from grassq.core.options.warning import Warn
 from grassq.core.resources.amounts import amount_number
+from grassq.core.waiting.conditions import Condition
 from grassq.errors import BadInput
 
 #: The names of what has no option of its own on the command line, and of all amounts.
@@ -17,14 +19,13 @@ COMMAND, REQUIRE = "command", "require"
 #: The options that no edit changes, and why.
 NOT_EDITABLE = {
     "hold": "`grass hold` and `grass release` do that",
-    **dict.fromkeys(
-        ("after", "after_any", "after_fail", "at", "in_s"),
-        "what a job waits for is fixed when it is submitted; submit it again, and `grass kill` this one",
-    ),
     "unique": "the key was looked for when the job was submitted; submit it again, and `grass kill` this one",
     "send": "the folder was copied when the job was submitted; submit it again, and `grass kill` this one",
     "output": "the file was made when the job was submitted; submit it again, and `grass kill` this one",
 }
+#: The options that say what a job waits for, which is no part of its spec alone: of jobs by condition, and of a time.
+WAITS_FOR_JOBS: dict[str, Condition] = {"after": "ok", "after_any": "any", "after_fail": "fail"}
+WAITS_FOR_TIME = ("at", "in_s")
 #: Characters of one value, and of the whole difference, in a job's story.
 VALUE_SHOWN, DIFFERENCE_SHOWN = 60, 500
 
@@ -64,9 +65,17 @@ def values_of(job: Job) -> dict[str, Value]:
     options = options_of(job)
     found: dict[str, Value] = {COMMAND: list(job.spec.command)}
     for name, option in EDITABLE.items():
-        value = _written(getattr(options, option.field), option)
+        value = _waits_of(job, option.field) or _written(getattr(options, option.field), option)
         found[name] = request_of(job.spec) if name == REQUIRE else None if _is_untypeable(option, value) else value
     return found
+
+
+def _waits_of(job: Job, field: str) -> Value:
+    """Return what a job waits for as it is typed, under the option that asks for it; None if it waits for nothing."""
+    if field == "at" and job.for_time is not None and not job.tried:
+        return written_moment(job.for_time.at)
+    ranges = next((each.ranges for each in job.spec.dependencies if each.condition == WAITS_FOR_JOBS.get(field)), ())
+    return [f"{first}" if first == last else f"{first}-{last}" for first, last in ranges] or None
 
 
 def request_of(spec: Spec) -> dict[str, int | float]:

@@ -26,6 +26,21 @@ def check_moment(text: str, what: str) -> str:
     raise BadInput(f"{what} needs a time such as 18:00 or 2026-12-01T08:00, not {shown(text)}")
 
 
+def written_moment(at: float) -> str:
+    """Return seconds since the epoch as a start time is typed, in UTC: `2026-12-01T07:00:00Z`."""
+    days, second = divmod(int(at), 86_400)
+    # A year begins in March here, so that the day of a leap year comes last; an era is 400 years.
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    from_march = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * from_march + 2) // 5 + 1
+    month = from_march + 3 if from_march < 10 else from_march - 9
+    year = year_of_era + 400 * era + (month <= 2)
+    minute, hour = second // 60 % 60, second // 3_600
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second % 60:02}Z"
+
+
 def written_delays(delays: tuple[float, float]) -> str:
     """Return delays as they are typed."""
     low, high = delays

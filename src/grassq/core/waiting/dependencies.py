@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
 from msgspec import Struct
@@ -104,6 +104,12 @@ class Dependencies:
         unmet = self._unmet.pop(job, None)
         if unmet is not None:
             self._in_queue[unmet.queue] -= 1
+
+    def forget(self, jobs: Collection[int], parents: Iterable[int]) -> None:
+        """Forget that the ends of these others matter to some jobs, which wait until `drop`."""
+        for parent in parents:
+            if (known := self._waiting.pop(parent, None)) and (kept := [each for each in known if each[0] not in jobs]):
+                self._waiting[parent] = kept
 
     def left(self, job: int) -> int:
         """Return how many ends a job still waits for."""

@@ -21,6 +21,7 @@ from grassq.broker.actions.move import MOVED_AT_ONCE, Destination, Where, move
 from grassq.broker.batch import Batch
 from grassq.broker.engine import BRIEF_MAX, Engine
 from grassq.broker.selection import Reading, Selected
+from grassq.broker.waiting.edited import NewWaits
 from grassq.core.editing import changes as editing
 from grassq.core.editing.values import REQUIRE, options_of, values_of
 from grassq.core.job_options import FILE_FIELDS, JobOptions, Pairs
@@ -243,7 +244,9 @@ def _edited(
     if caller.is_at_home:
         options = _rooted(options, before, cwd)
     request = job.spec.request if edition.keeps_amounts else builder.request_of(options)
-    if words == job.spec.command and request == job.spec.request and replace(options, request=None) == before:
+    waits = edition.after or edition.is_timed
+    is_same = words == job.spec.command and request == job.spec.request
+    if is_same and not waits and replace(options, request=None) == before:
         return None
     builder = replace(builder, submitter=_submitter(job, options, caller, cwd, environment))
     if words == job.spec.command and all(getattr(options, name) == getattr(before, name) for name in LOOKED_UP):
@@ -257,7 +260,8 @@ def _edited(
     spec = replace(_still_in_sweep(draft.spec, job.spec), by=job.spec.by, env_digest=job.spec.env_digest)
     if job.spec.dependencies:
         spec = replace(spec, dependencies=job.spec.dependencies)
-    return EditedJob(job, spec, draft.name, draft.priority, named)
+    new = NewWaits(edition.after, edition.is_timed, draft.at, draft.in_s)
+    return EditedJob(job, spec, draft.name, draft.priority, named, new if waits else NewWaits())
 
 
 def _still_in_sweep(spec: Spec, before: Spec) -> Spec:
