@@ -169,7 +169,7 @@ def test_what_a_job_waits_for_is_a_value_like_any_other(at: int) -> None:
     spec = replace(job.spec, dependencies=(Dependency("any", ((3, 3), (5, 6))),))
     values = values_of(replace(job, spec=spec, waits=(ForJobs(), ForTime(at + 0.5))))
     typed = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert (values["after"], values["after-any"], values["in"]) == (None, ["3", "5-6"], None)
+    assert (values["after"], values["after-any"], values["in"]) == ([], ["3", "5-6"], None)
     assert values["at"] == typed
     edition = read({"at": values["at"], "after-any": values["after-any"], "after": b""}, RESOURCES)
     again = edition.applied_to(job, lambda queue: False)

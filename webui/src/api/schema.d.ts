@@ -3060,6 +3060,8 @@ export interface components {
             suspended: ("freed" | "kept" | "resuming") | null;
             /** @description When it was suspended, in RFC 3339. */
             suspended_since: string | null;
+            /** @description The seconds for which the last attempt was suspended before, which are no part of its run time. */
+            suspended_s: number;
             /** @description Where the output of the last attempt is kept too. */
             output: string | null;
             /** @description What is put before the command, such as a container. */
