@@ -13,9 +13,10 @@ from tests.builders import a_worker, an_offer
 
 from grassq.broker import selection, service
 from grassq.broker.actions.bulk import BulkResult
-from grassq.broker.actions.jobs import HoldJobs, KillJobs
+from grassq.broker.actions.jobs import HoldJobs, KillJobs, RequeueJobs
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
+from grassq.core.messages import Stop
 from grassq.core.model import FINAL, Outcome, State
 from grassq.core.states import Exited, Lost, RefusedByWorker
 from grassq.errors import BadInput, GrassError, NotFound
@@ -72,6 +73,44 @@ def test_killing_cancels_what_waits_and_stops_what_runs() -> None:
         *[(State.CANCELLED, True)] * 3,
     ]
     assert fixture.job(1).stop_grace_s == 3.0
+
+
+def _requeue(fixture: DeciderFixture, which: str) -> BulkResult:
+    done: BulkResult = fixture.do(lambda batch: at_once.change(batch, RequeueJobs(), chosen(which)))
+    return done
+
+
+def test_a_requeued_job_is_stopped_and_started_again_under_its_id_also_by_the_next_broker() -> None:
+    fixture = a_decider(gpu=2)
+    fixture.submit(a_draft(gpu=2), a_draft(gpu=2))
+    fixture.started(1)
+    assert _requeue(fixture, "1").stopping == 1
+    fixture.restart()
+    assert Stop(1, 1, fixture.job(1).grace_s, "boot-1") in fixture.hello(a_worker("w", gpu=2, cpu=4))
+    fixture.report(1, Exited(1, Outcome.SIGNALLED, signal=15))
+    again = fixture.job(1)
+    assert (again.state, again.attempt, again.tried) == (State.PLACED, 2, 0), "it keeps its place before job 2"
+    fixture.report(1, Exited(1, Outcome.EXITED, 0))
+    assert fixture.job(1) == again, "a report of the first attempt comes too late"
+    fixture.started(1, 2)
+    fixture.exited(1, 0, 2)
+    assert fixture.job(1).state is State.SUCCEEDED
+    assert [each.signal for each in fixture.store.attempts(1)] == [15, None]
+
+
+def test_only_what_has_started_and_was_not_told_to_end_is_requeued() -> None:
+    fixture = a_decider(gpu=2)
+    fixture.submit(a_draft(gpu=2), a_draft(gpu=2))
+    refused = {"2": "5: job 2 has not started (queued)"}
+    fixture.started(1)
+    fixture.do(lambda batch: at_once.kill(batch, chosen("1")))
+    refused["1"] = "5: job 1 was told to end"
+    for which, said in refused.items():
+        handler = partial(at_once.change, action=RequeueJobs(), selectors=chosen(which))
+        assert _refusal(fixture, handler).startswith(said)
+    fixture.exited(1)
+    handler = partial(at_once.change, action=RequeueJobs(), selectors=chosen("1"))
+    assert "has ended (cancelled); `grass rerun 1`" in _refusal(fixture, handler)
 
 
 def test_killing_what_has_ended_says_so_and_changes_nothing() -> None:

@@ -26,6 +26,7 @@ from grassq.core.states import (
     Ready,
     RefusedByWorker,
     Release,
+    Requeue,
     Started,
     Stuck,
     Unready,
@@ -55,6 +56,7 @@ EVENTS: dict[type[Event], Callable[[int], Event]] = {
     RefusedByWorker: lambda attempt: RefusedByWorker(attempt, "no room"),
     Stuck: lambda attempt: Stuck(attempt, "stuck"),
     Cancel: lambda attempt: Cancel(),
+    Requeue: lambda attempt: Requeue(),
     Hold: lambda attempt: Hold(),
     Release: lambda attempt: Release(),
     Ready: lambda attempt: Ready(ForQueue()),
@@ -93,16 +95,18 @@ MOVES: dict[tuple[State, type[Event]], set[State]] = {
     (QUEUED, Cancel): {CANCELLED},
     (QUEUED, Edit): {QUEUED, WAITING},
     (PLACED, Started): {RUNNING},
-    (PLACED, Exited): {SUCCEEDED, FAILED, WAITING, CANCELLED},
+    (PLACED, Exited): {SUCCEEDED, FAILED, WAITING, QUEUED, CANCELLED},
     (PLACED, Lost): {FAILED, QUEUED, HELD, CANCELLED},
     (PLACED, RefusedByWorker): {QUEUED, FAILED, CANCELLED},
     (PLACED, Stuck): {PLACED},
     (PLACED, Cancel): {PLACED},
+    (PLACED, Requeue): {PLACED},
     (RUNNING, Started): {RUNNING},
-    (RUNNING, Exited): {SUCCEEDED, FAILED, WAITING, CANCELLED},
+    (RUNNING, Exited): {SUCCEEDED, FAILED, WAITING, QUEUED, CANCELLED},
     (RUNNING, Lost): {FAILED, QUEUED, HELD, CANCELLED},
     (RUNNING, Stuck): {RUNNING},
     (RUNNING, Cancel): {RUNNING},
+    (RUNNING, Requeue): {RUNNING},
     **{(RUNNING, event): {RUNNING} for event in (Suspend, Resume, Regain, Reorder)},
     **{(RUNNING, event): {RUNNING} for event in (Suspended, Resumed, SuspendRefused, SuspensionOutdated)},
     # After a restore: a worker has an attempt that the store does not know.
@@ -153,13 +157,17 @@ class Life(RuleBasedStateMachine):
         assert after.attempt == before.attempt + isinstance(event, Place)
         well = isinstance(event, Exited) and event.outcome is Outcome.EXITED and event.code == 0
         assert (after.state is SUCCEEDED) == (well and not before.cancel_requested)
-        if before.cancel_requested:
+        if before.spec.put_back:
+            assert after.state not in {SUCCEEDED, CANCELLED}, "what is put back has not ended"
+        elif before.cancel_requested:
             assert after.state in {before.state, PLACED, RUNNING, CANCELLED}, "a requested cancel ends in cancelled"
-        assert after.cancel_requested >= before.cancel_requested
+            assert after.cancel_requested
         if isinstance(event, Lost) and after.state is QUEUED:
             assert after.lost < LOST_ATTEMPTS_MAX, "what is lost again and again waits for somebody to look"
         assert (after.id, after.created) == (before.id, before.created)
-        assert after.spec == (event.spec if isinstance(event, Edit) else before.spec)
+        assert replace(after.spec, put_back=False) == replace(
+            event.spec if isinstance(event, Edit) else before.spec, put_back=False
+        )
 
     @rule(event_class=st.sampled_from([Hold, Release, Ready, Unready, Edit]))
     def user(self, event_class: type[Event]) -> None:
@@ -170,6 +178,10 @@ class Life(RuleBasedStateMachine):
     @rule()
     def cancel(self) -> None:
         self.happen(Cancel())
+
+    @rule()
+    def requeue(self) -> None:
+        self.happen(Requeue())
 
     @rule()
     def place(self) -> None:
@@ -234,6 +246,7 @@ class Life(RuleBasedStateMachine):
         assert job.outcome is not None or job.state not in FINAL
         assert (job.outcome is Outcome.CANCELLED) == (job.state is CANCELLED)
         assert not job.cancel_requested or job.state in HOLDING | {CANCELLED}
+        assert not job.spec.put_back or (job.cancel_requested and job.state in HOLDING)
         assert job.tried <= job.attempt and job.tried <= job.spec.tries
         assert job.suspension is None or job.state is RUNNING, "only the attempt that runs is suspended"
 
@@ -285,6 +298,25 @@ def test_a_requested_cancel_always_ends_in_cancelled(state: State, end: Event) -
     assert gone.finished == (T0 + 2 if isinstance(end, Exited) else LATER)
     if isinstance(end, Exited):
         assert (gone.exit_code, gone.signal) == (end.code, end.signal)
+
+
+@pytest.mark.parametrize("end", ENDS[:3])
+def test_a_job_that_is_put_back_is_queued_again_however_its_attempt_ends_and_uses_no_try(end: Event) -> None:
+    flagged = advance(a_running_job(), Requeue(), T0 + 1)
+    assert (flagged.state, flagged.cancel_requested) == (RUNNING, True), "it is told to end"
+    assert advance(flagged, Requeue(), T0 + 1) is flagged
+    again = advance(flagged, end, LATER)
+    assert (again.state, again.tried, again.finished, again.placement) == (QUEUED, 0, None, None)
+    assert not again.cancel_requested and again.spec == a_running_job().spec
+    assert advance(again, Place(a_placement()), LATER).attempt == 2
+
+
+def test_what_is_to_be_put_back_can_be_cancelled_and_fails_when_it_is_lost() -> None:
+    flagged = advance(a_running_job(), Requeue(), T0)
+    assert advance(advance(flagged, Cancel(), T0), ENDS[0], LATER).state is CANCELLED
+    assert advance(flagged, Lost(1, Outcome.UNKNOWN, "gone"), LATER).state is FAILED, "it may still run there"
+    cancelled = advance(a_running_job(), Cancel(), T0)
+    assert advance(cancelled, Requeue(), T0) is cancelled, "a cancel stays one"
 
 
 @pytest.mark.parametrize("state", [HELD, WAITING, QUEUED])

@@ -51,6 +51,8 @@ class Auditor:
         self.alive: dict[int, Job] = {}
         self.acknowledged: dict[str, list[int]] = {}
         self.cancel_asked: set[int] = set()
+        #: How often users asked for another run of a job.
+        self.requeue_asked: Counter[int] = Counter()
         self.removed: set[int] = set()
         #: Workers that were removed: nobody answers for what they still do, nor for what they held.
         self.gone: set[str] = set()
@@ -127,7 +129,7 @@ class Auditor:
         demand(number in recorded, f"job {job} attempt {number} runs and is not recorded")
         if spec.on_lost == "fail":
             starts = sum(1 for attempt in self._spawned if attempt[0] == job)
-            asked = spec.tries
+            asked = spec.tries + self.requeue_asked[job]
             if any(job == forgotten for forgotten, _ in self._forgotten):
                 # Each attempt that ran since a backup holds the job until a user lets it run again.
                 asked += sum(attempt[0] == job and attempt in self._forgotten for attempt in self._spawned)

@@ -13,6 +13,7 @@ from tests import at_once
 
 from grassq.broker import selection, service
 from grassq.broker.actions.edit import EditedJob, Editor, edit, why_not
+from grassq.broker.actions.jobs import RequeueJobs
 from grassq.broker.actions.move import Destination, move
 from grassq.broker.actions.suspend import ResumeJobs, SuspendJobs
 from grassq.broker.batch import Batch
@@ -71,6 +72,7 @@ class Users:
             self._submit: 34,
             self._kill: 12,
             self._hold: 6,
+            self._requeue: 4,
             self._release: 8,
             self._rerun: 5,
             self._pause: 3,
@@ -192,6 +194,11 @@ class Users:
             self._play.auditor.cancel_asked.add(chosen.ranges[0][0])
             grace_s = self._rng.choice((None, 0.0, 2.0))
             self._ask(lambda batch: at_once.kill(batch, [chosen], grace_s))
+
+    def _requeue(self) -> None:
+        if (chosen := self._some_job()) is not None:
+            self._play.auditor.requeue_asked[chosen.ranges[0][0]] += 1
+            self._ask(lambda batch: at_once.change(batch, RequeueJobs(), [chosen]))
 
     def _hold(self) -> None:
         self._on_a_job(at_once.hold)

@@ -212,6 +212,7 @@ class EveryRoute:
         await ask("POST", "/v1/jobs/release", selectors=["5"])
         await ask("POST", "/v1/jobs/suspend", selectors=["all"], free=True)
         await ask("POST", "/v1/jobs/resume", selectors=["5"])
+        await ask("POST", "/v1/jobs/requeue", selectors=["all"])
         await ask("POST", "/v1/jobs/rerun", selectors=["2"])
         await ask("POST", "/v1/jobs/kill", selectors=["3", "5"], grace_s=1)
         for preview in (True, False):

@@ -28,6 +28,7 @@ from grassq.core.states import (
     Place,
     RefusedByWorker,
     Release,
+    Requeue,
     Unready,
 )
 from grassq.core.suspension.events import Regain, Reorder, Resume, Suspend, SuspendRefused, SuspensionOutdated
@@ -42,6 +43,7 @@ LINES_TOLD = 20
 _KINDS: dict[type[Event], str] = {
     Place: "placed",
     Cancel: "cancel requested",
+    Requeue: "requeue requested",
     Hold: "held",
     Release: "released",
     Unready: "waiting",

@@ -153,6 +153,8 @@ class Spec(SpecOptions, frozen=True, omit_defaults=True):
     #: The sweep of the job, set by the broker; and for `grass sweep --file` what names its command and options.
     sweep: int | None = None
     point: str | None = None
+    #: Set by the broker while an attempt is told to end: the job is not cancelled then, but queued again.
+    put_back: bool = False
 
 
 class Placement(Struct, frozen=True, omit_defaults=True):

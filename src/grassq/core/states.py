@@ -104,6 +104,10 @@ class Cancel(Struct, frozen=True):
     why: str = ""
 
 
+class Requeue(Struct, frozen=True):
+    """The user ends the attempt of the job, which is then queued again; no try is used up."""
+
+
 class Hold(Struct, frozen=True):
     """The user holds the job, or the job may not start for another reason."""
 
@@ -147,7 +151,8 @@ class Edit(Struct, frozen=True):
 #: What a worker reports of an attempt that goes on, and of one that has ended.
 Progress = Started | Stuck | SuspensionReport
 Report = Progress | Exited | Lost | RefusedByWorker
-Event = Report | Place | Cancel | Hold | Release | Ready | Unready | DependencyFailed | Edit | SuspensionAction
+UserAction = Cancel | Requeue | Hold | Release | Edit | SuspensionAction
+Event = Report | Place | UserAction | Ready | Unready | DependencyFailed
 
 #: Returns the job after an event of its row in RULES, at this time.
 Rule = Callable[[Job, Any, float], Job]
@@ -210,6 +215,8 @@ def _exited(job: Job, event: Exited, at: float) -> Job:
         suspension=None,
         suspended_s=job.stopped_s(finished),
     )
+    if job.spec.put_back:
+        return _put_back(replace(ended, tried=job.tried), f"attempt {job.attempt} was ended, to run the job again")
     if job.cancel_requested:
         return _cancelled(ended, event, finished)
     if event.outcome is Outcome.EXITED and event.code == 0:
@@ -241,7 +248,18 @@ def waiting_reason(job: Job, waits: tuple[Wait, ...]) -> str | None:
     return None
 
 
+def _put_back(job: Job, reason: str) -> Job:
+    return replace(_uncancelled(job), state=State.QUEUED, placement=None, reason=reason)
+
+
+def _uncancelled(job: Job) -> Job:
+    spec = replace(job.spec, put_back=False)
+    return replace(job, spec=spec, cancel_requested=False, stop_grace_s=None) if job.spec.put_back else job
+
+
 def _lost(job: Job, event: Lost, at: float) -> Job:
+    # What was to be put back is lost as any other job: its command may still run where nobody sees it.
+    job = _uncancelled(job)
     lost = job.lost + (not event.lease_ended)
     gone = replace(job, outcome=event.outcome, error=event.why, pid=None, lost=lost, reason=None, suspension=None)
     gone = replace(gone, suspended_s=job.stopped_s(at))
@@ -256,6 +274,7 @@ def _lost(job: Job, event: Lost, at: float) -> Job:
 
 
 def _refused(job: Job, event: RefusedByWorker, at: float) -> Job:
+    job = _uncancelled(job)
     back = replace(job, placement=None, pid=None, reason=event.why)
     if job.cancel_requested:
         return _cancelled(back, event, at)
@@ -271,7 +290,15 @@ def _stuck(job: Job, event: Stuck, at: float) -> Job:
 
 def _cancel_flagged(job: Job, event: Cancel, at: float) -> Job:
     # Others may have the devices of a job that has given them back: its processes never run again.
-    return replace(job, cancel_requested=True, stop_grace_s=0.0 if job.is_freed else event.grace_s)
+    grace_s = 0.0 if job.is_freed else event.grace_s
+    return replace(_uncancelled(job), cancel_requested=True, stop_grace_s=grace_s)
+
+
+def _requeue_flagged(job: Job, event: Requeue, at: float) -> Job:
+    if job.cancel_requested:
+        return job  # it is told to end already: by a cancel, which stays one, or to be put back
+    spec, grace_s = replace(job.spec, put_back=True), 0.0 if job.is_freed else None
+    return replace(job, cancel_requested=True, spec=spec, stop_grace_s=grace_s)
 
 
 def _cancelled(job: Job, event: Event, at: float) -> Job:
@@ -344,6 +371,7 @@ _REPORTS: dict[type[Event], Rule] = {
     RefusedByWorker: _refused,
     Stuck: _stuck,
     Cancel: _cancel_flagged,
+    Requeue: _requeue_flagged,
 }
 
 RULES: dict[tuple[State, type[Event]], Rule] = {

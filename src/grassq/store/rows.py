@@ -95,7 +95,7 @@ limit_of = msgspec.msgpack.Decoder(GroupLimit).decode
 
 _rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__[:-1])
 #: The parts of a spec that are no options and came after `_Rest`.
-_PARTS = ("array_index", "array_of", "sweep", "point", "dependencies")
+_PARTS = ("array_index", "array_of", "sweep", "point", "dependencies", "put_back")
 #: The options without a position of their own in `_Rest`, and these parts, with their defaults.
 _LATER = {
     field.name: field.default
@@ -112,6 +112,7 @@ class _Later(SpecOptions, frozen=True, kw_only=True):
     sweep: int | None = None
     point: str | None = None
     dependencies: tuple[Dependency, ...] = ()
+    put_back: bool = False
 
 
 # What most new jobs have in common; only what differs is written.

@@ -1,4 +1,4 @@
-"""Actions on many jobs, done in bounded steps: kill, hold, release, suspend, resume, priority, rerun, clean.
+"""Actions on many jobs, done in bounded steps: kill, requeue, hold, release, suspend, resume, priority, rerun, clean.
 
 `bulk.BulkChange` runs an action: it reads the selected jobs page by page, fixes the set, and changes at most
 `bulk.STEP_JOBS` jobs in each commit. Between two steps the engine handles other requests. `jobs` says what each action

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from grassq.broker import service, tokens
 from grassq.broker.batch import Batch
-from grassq.broker.documents.texts import short_command, word_text
+from grassq.broker.documents.texts import short_command, timestamp, word_text
 from grassq.broker.service import Draft
 from grassq.broker.tokens import Bearer
 from grassq.broker.views import lacking
@@ -22,8 +22,9 @@ COMMANDS_SHOWN = 3
 class DryRunDocument(TypedDict):
     """What a submission would do."""
 
-    #: How many jobs would be queued.
+    #: How many jobs would be queued, and the id of the first if nothing else is submitted before.
     count: int
+    id: int
     queue: str
     state: State
     #: The amounts that each job asks for, in words.
@@ -32,6 +33,8 @@ class DryRunDocument(TypedDict):
     workers: list[str]
     #: Why the first job would not start now; null if it would.
     reason: str | None
+    #: The start time that the first job would wait for.
+    not_before: str | None
     #: The first commands, and whether each is one line for a shell.
     commands: list[list[str]]
     shell: bool
@@ -50,11 +53,13 @@ def dry_run(
     live = None if key is None else batch.live_with(scoped_key(bearer.token, key))
     return {
         "count": len(drafts),
+        "id": job.id,
         "queue": first.spec.queue,
         "state": job.state,
         "request": request_text(first.spec.request),
         "workers": workers,
         "reason": reason,
+        "not_before": timestamp(job.ready_at),
         "commands": [short_command([word_text(w) for w in each.spec.command]) for each in drafts[:shown]],
         "shell": first.spec.shell is not None,
         "existing": None if live is None else live.id,

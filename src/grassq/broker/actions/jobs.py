@@ -18,7 +18,7 @@ from grassq.broker.waiting.eligibility import REVOKED, Eligibility
 from grassq.core.model import FINAL, HOLDING, Job, Spec, State, scoped_key
 from grassq.core.planner.limits.membership import regrouped
 from grassq.core.planner.request_classes import shape_of
-from grassq.core.states import Cancel, Hold, Release, Unready
+from grassq.core.states import Cancel, Hold, Release, Requeue, Unready
 from grassq.core.syntax.file_words import output_of_rerun
 
 
@@ -47,14 +47,36 @@ class KillJobs(Action):
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
         killed = [batch.move(given_back(batch, job), Cancel(self.grace_s)) for job in jobs]
-        stopping = [job for job in killed if job.state in HOLDING]
-        graces = [job.grace_s for job in stopping]
-        notes = {
-            job.id: f"job {job.id} gets no grace: it has given its devices back, and others have them"
-            for job in stopping
-            if job.is_freed
-        }
-        return Applied(killed, len(stopping), [min(graces), max(graces)] if graces else [], notes=notes)
+        return _told_to_end(killed)
+
+
+class RequeueJobs(Action):
+    """End the attempts of jobs, and queue the jobs again: each keeps its id, and starts in its turn."""
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        if job.state in FINAL:
+            again = f"`grass rerun {job.id}` runs it again as a new job"
+            return f"job {job.id} has ended ({job.state}); {again}" if named else ""
+        if job.state not in HOLDING:
+            return f"job {job.id} has not started ({job.state}), so that there is nothing to put back"
+        if job.cancel_requested and not job.spec.put_back:
+            return f"job {job.id} was told to end, and is not put back"
+        return None
+
+    def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        return _told_to_end([batch.move(given_back(batch, job), Requeue()) for job in jobs])
+
+
+def _told_to_end(jobs: list[Job]) -> Applied:
+    """Return what was done to jobs: those that hold devices are about to stop."""
+    stopping = [job for job in jobs if job.state in HOLDING]
+    graces = [job.grace_s for job in stopping]
+    notes = {
+        job.id: f"job {job.id} gets no grace: it has given its devices back, and others have them"
+        for job in stopping
+        if job.is_freed
+    }
+    return Applied(jobs, len(stopping), [min(graces), max(graces)] if graces else [], notes=notes)
 
 
 def _has_yet_to_start(batch: Batch, job: Job) -> bool:

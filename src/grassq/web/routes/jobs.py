@@ -50,6 +50,7 @@ LOOKS = {
 #: The changes of selected jobs: POST /v1/jobs/VERB.
 CHANGES: dict[str, Callable[[requests.SelectBody, Principal], Action]] = {
     "kill": lambda body, caller: actions.KillJobs(body.grace_s, body.unstarted, body.with_dependents),
+    "requeue": lambda body, caller: actions.RequeueJobs(),
     "rerun": lambda body, caller: _rerun(body, caller),
     "hold": lambda body, caller: actions.HoldJobs(),
     "release": lambda body, caller: actions.ReleaseJobs(caller.by),
@@ -64,6 +65,7 @@ ALL_FAILED: list[Selector] = [ByState((State.FAILED.value, State.CANCELLED.value
 #: What each change does, for the document about the API.
 _CHANGES_DO = {
     "kill": "End selected jobs, or cancel those that wait",
+    "requeue": "End the attempts of selected jobs that run, and queue the jobs again under their ids",
     "rerun": "Run selected jobs again, each as a new job",
     "hold": "Hold selected jobs that wait, so that they do not start",
     "release": "Release selected jobs that are held",

@@ -13,7 +13,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from grassq.broker import service
-from grassq.broker.actions.dry_run import dry_run
+from grassq.broker.actions.dry_run import COMMANDS_SHOWN, DryRunDocument, dry_run
 from grassq.broker.engine import BRIEF_MAX, Engine
 from grassq.broker.sweeps.objects import NewSweep, sweep_name
 from grassq.core.job_options import JobOptions
@@ -231,11 +231,17 @@ class Submissions:
         self, typed: enqueue_syntax.Enqueue, drafts: list[service.Draft], request: web.Request
     ) -> web.Response:
         """Answer with what a submission would do, and store nothing."""
+        warnings = "".join(f"grass: {warning}\n" for warning in typed.warnings)
+        return enqueued(0, dry_run_text(typed, await self._would(drafts, request)), warnings)
+
+    async def _would(
+        self, drafts: list[service.Draft], request: web.Request, shown: int = COMMANDS_SHOWN
+    ) -> DryRunDocument:
+        """Return what a submission would do."""
         await self.storing.check_files(draft.spec for draft in drafts)
         request[ENTRY].about = "nothing was stored"
-        handler = partial(dry_run, drafts=drafts, bearer=request[CALLER].bearer)
-        warnings = "".join(f"grass: {warning}\n" for warning in typed.warnings)
-        return enqueued(0, dry_run_text(typed, await self._engine.read(handler)), warnings)
+        handler = partial(dry_run, drafts=drafts, bearer=request[CALLER].bearer, shown=shown)
+        return await self._engine.read(handler)
 
     async def drafted(self, body: requests.EnqueueBody, request: web.Request) -> tuple[service.Draft, tuple[str, ...]]:
         """Return the one job that was typed, checked as by `enqueue` and not stored, and warnings."""
@@ -277,15 +283,12 @@ class Submissions:
     @_in_turn
     async def dry_run(self, request: web.Request) -> web.Response:
         """Answer with what jobs of a program would do, and store nothing."""
-        request[ENTRY].about = "nothing was stored"
         many = await self._many(request)
         sweep_of_program(many.body, many.array)
-        drafts = await self.check(many.read, many.builder, request[BODY], many.size)
+        drafts = await self._checked(many.read, many.builder, request, many.body, many.size)
         check_one_key(drafts)
-        await self.storing.check_files(draft.spec for draft in drafts)
         warnings = [*many.notes, *self.missing_queues(drafts, many.builder), *notes_on_times(drafts, time.time())]
-        handler = partial(dry_run, drafts=drafts, bearer=request[CALLER].bearer, shown=TRIED_SHOWN)
-        would = await self._engine.read(handler)
+        would = await self._would(drafts, request, TRIED_SHOWN)
         return document(TriedDocument(**would, warnings=warnings))
 
     async def _many(self, request: web.Request) -> _Many:
@@ -313,10 +316,7 @@ class Submissions:
         """Store the drafts that `read` makes; return what is stored, and warnings."""
         raw, warnings = request[BODY], []
         try:
-            drafts = await self.check(read, builder, raw, count)
-            missing = _missing(drafts, builder)
-            if missing and not body.wait_for_queue:
-                raise _no_queue(missing[0], builder.known.offers)
+            drafts = await self._checked(read, builder, request, body, count)
         except GrassError as error:
             stored = await self.storing.recalled(error, body.key, raw)
         else:
@@ -324,6 +324,21 @@ class Submissions:
             stored = await self.storing.store(drafts, body.key, request, self._snapshot, sweep)
         request[ENTRY].about = f"jobs {range_text(stored.ids)}"
         return stored, warnings
+
+    async def _checked(
+        self,
+        read: Callable[[DraftBuilder], list[service.Draft]],
+        builder: DraftBuilder,
+        request: web.Request,
+        body: requests.ProgramBody,
+        count: int,
+    ) -> list[service.Draft]:
+        """Return the drafts that `read` makes, if they may wait for their queues or these exist."""
+        drafts = await self.check(read, builder, request[BODY], count)
+        missing = _missing(drafts, builder)
+        if missing and not body.wait_for_queue:
+            raise _no_queue(missing[0], builder.known.offers)
+        return drafts
 
     def missing_queues(self, drafts: Sequence[service.Draft], builder: DraftBuilder) -> list[str]:
         """Return a warning for each queue that does not exist yet."""
