@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.compat.batches import Desk, card, gpu_machine
+from tests.compat.fresh_home import fresh_home
 from tests.compat.peasy import Peasy
 from tests.compat.schedulers import Scheduler
 from tests.machines.conftest import shared_site
@@ -18,11 +19,8 @@ __all__ = ["shared_site"]
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[Scheduler]:
     """simple_gpu_scheduler in a home of its own; no daemon runs yet."""
-    cwd = tmp_path / "work"
-    cwd.mkdir()
-    world = Scheduler(tmp_path / "home", cwd)
-    yield world
-    world.close()
+    with fresh_home(tmp_path, Scheduler) as world:
+        yield world
 
 
 @pytest.fixture(scope="module")
@@ -40,18 +38,12 @@ def one(shared_site: MachineSite) -> SshMachine:
 @pytest.fixture
 def desk(tmp_path: Path, shared_site: MachineSite) -> Iterator[Desk]:
     """A user's directory in a home of its own; no daemon runs yet."""
-    cwd = tmp_path / "work"
-    cwd.mkdir()
-    world = Desk(tmp_path / "home", cwd, shared_site)
-    yield world
-    world.close()
+    with fresh_home(tmp_path, lambda home, cwd: Desk(home, cwd, shared_site)) as world:
+        yield world
 
 
 @pytest.fixture
 def peasy(tmp_path: Path) -> Iterator[Peasy]:
     """GPUPeasy in a home of its own; nothing runs yet."""
-    cwd = tmp_path / "work"
-    cwd.mkdir()
-    world = Peasy(tmp_path / "home", cwd)
-    yield world
-    world.close()
+    with fresh_home(tmp_path, Peasy) as world:
+        yield world

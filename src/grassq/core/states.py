@@ -258,7 +258,7 @@ def _uncancelled(job: Job) -> Job:
 
 
 def _lost(job: Job, event: Lost, at: float) -> Job:
-    # What was to be put back is lost as any other job: its command may still run where nobody sees it.
+    # A job that was to be put back is lost as any other job: its command may still run on a machine out of reach.
     job = _uncancelled(job)
     lost = job.lost + (not event.lease_ended)
     gone = replace(job, outcome=event.outcome, error=event.why, pid=None, lost=lost, reason=None, suspension=None)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.compat.fresh_home import fresh_home
 from tests.compat.slurm.real_slurm import RealSlurm, why_not
 from tests.compat.slurm.slurm_desk import SlurmDesk
 
@@ -13,11 +14,8 @@ from tests.compat.slurm.slurm_desk import SlurmDesk
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[SlurmDesk]:
     """Slurm's names in a home of its own; no daemon runs yet."""
-    cwd = tmp_path / "work"
-    cwd.mkdir()
-    world = SlurmDesk(tmp_path / "home", cwd)
-    yield world
-    world.close()
+    with fresh_home(tmp_path, SlurmDesk) as world:
+        yield world
 
 
 @pytest.fixture(scope="session")

@@ -72,10 +72,27 @@ def run_all(folder: Path, env: Mapping[str, str]) -> dict[str, object]:
     submit("append", "-o", "more.txt", "--open-mode=append", "-p", "main", "--wrap", "echo more; exit 1")
     submit("held", "-H", "-J", "parked", "-p", "main", "--wrap", "true")
     seen["squeue"] = typed("squeue", "-h", "-n", "parked", "-o", "%.5j|%t|%T|%r|%R|%l|%D|%P")
-    seen["cancelled"] = typed("scancel", "-n", "parked")
+    submit("later", "-b", "now+1hour", "-J", "later", "-p", "main", "-t", "7", "-o", "%x-%j.txt", "--wrap", "true")
+    submit("behind", "-d", "singleton", "-J", "later", "-p", "main", "--wrap", "true")
+    eventually(lambda: "Dependency" in typed("squeue", "-h", "-n", "later", "-o", "%r")[1], "the reason")
+    seen["waiting"] = typed("squeue", "-h", "-n", "later", "-o", "%t|%r|%l|%M|%L")
+    job = str(seen["later"]).split()[-1].removesuffix("\\n')")
+    line = typed("scontrol", "-o", "show", "job", job)[1].replace(str(folder), "")
+    seen["fields"] = re.findall(
+        r"\b(?:JobName|JobState|Reason|Dependency|Restarts|BatchFlag|ExitCode|RunTime|TimeLimit|EndTime|NumNodes|NumCPUs|"
+        r"NumTasks|Command|WorkDir|StdErr|StdIn|StdOut|UserId|GroupId|Partition|NodeList)=\S*",
+        re.sub("EndTime=2\\S+", "EndTime=T", line),
+    )
+    wrong = ["requeue", job], ["requeue", "999"], ["show", "job", "999"], ["foo"]
+    seen["refused"] = [typed("scontrol", *words)[0] != 0 for words in wrong]
+    seen["cancelled"] = typed("scancel", "-n", "parked"), typed("scancel", "-n", "later")
     submit("array", "--parsable", "tasks.sh")
     for name, *words in (["no file", "gone.sh"], ["no script", "bare.sh"], ["no time", "-t", "x", "train.sh"]):
         seen[name] = typed("sbatch", *words)[0] != 0
+
+    # Slurm gives an id to each dry run.
+    tests = ["-G1"], ["-b", "now+1hour"], ["-G9"], ["-p", "nowhere"]
+    seen["tests"] = [typed("sbatch", "--test-only", "-p", "main", *words, "--wrap", "true") for words in tests]
 
     def is_over() -> bool:
         return typed("squeue", "-h", "-o", "%i")[1] == ""

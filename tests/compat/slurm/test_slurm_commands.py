@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -26,18 +27,32 @@ def test_jobs_are_submitted_listed_and_cancelled_as_under_slurm(desk: SlurmDesk)
     ):
         done = desk.refused("sbatch", *words)
         assert done.code == code and said in done.err and done.err.count("\n") == 1, done
+    # Slurm's words for a dry run, and its codes.
+    for words, code, said in (
+        (
+            ("--test-only", "-a", "0-3"),
+            0,
+            r"sbatch: Job 1 to start at \d\S+ using 1 processors on nodes \S+ in part.+n\n",
+        ),
+        (("--dry-run", "-b", "now+1hour"), 0, r"sbatch: Job 1 to start at \d\S+ .* partition main: waits .*\n"),
+        (("--test-only", "-G", "9"), 1, "allocation failure: this can never run: .*\n"),
+        (("--test-only", "-d", "afterok:99"), 1, "allocation failure: .*no job 99\n"),
+    ):
+        done = desk.program("sbatch", "-p", "main", *words, "--wrap", "x")
+        assert (done.code, done.out) == (code, "") and re.fullmatch(said, done.err), done
     desk.nothing_was_stored()
-    assert desk.program("sbatch", "--test-only", "-a", "0-3", "--wrap", "x").err.startswith(
-        "sbatch: would submit 4 jobs"
-    )
 
     # Codes of --wait, notes, and one job per name of a list.
     done = desk.program("sbatch", "-W", "--parsable", "--mail-type=END", "--wrap", "exit 6")
     assert (done.code, done.out) == (6, "1\n") and done.err.startswith("sbatch: note: --mail-type: "), done
     assert desk.typed("sbatch", "-W", "-Q", "-a", "1-2", "--wrap", "exit $SLURM_ARRAY_TASK_ID", code=2) == ""
-    assert desk.typed("sacct", "-P", "-n", "-j", "1,2", "-o", "jobid,state,exitcode") == (
+    assert desk.typed("sacct", "-X", "-P", "-n", "-j", "1,2", "-o", "jobid,state,exitcode") == (
         "1|FAILED|6:0\n2_1|FAILED|1:0\n2_2|FAILED|2:0\n"
     )
+    steps = desk.typed(
+        "sacct", "-P", "-n", "-j", "1", "-S", "now-1hour", "-o", "jobid,jobname,partition,exitcode,maxrss"
+    )
+    assert steps == "1|wrap|default|6:0|\n1.batch|batch||6:0|\n"
     assert desk.typed("sacct", "-n", "-j", "2_2", "-o", "JobID,Elapsed").split()[0] == "2_2"
 
     # An array that runs, a job that waits for its devices, and a held one.
@@ -81,6 +96,61 @@ def test_jobs_are_submitted_listed_and_cancelled_as_under_slurm(desk: SlurmDesk)
     assert desk.typed("sinfo", "-h", "-p", "main", "-o", "%R %a %N") == f"main down {worker}\n"
     assert json.loads(desk.typed("sinfo", "--json"))["nodes"][0]["name"] == worker
     assert desk.typed("scontrol", "show", "hostnames", "a[1-2],b") == "a1\na2\nb\n"
+
+
+def test_jobs_wait_and_go_back_with_slurms_reasons(desk: SlurmDesk) -> None:
+    desk.env["GATE"] = str(desk.cwd / "gate")
+    desk.ok("create-queue", "main", "--gpu=2", "--cpu=2")
+    desk.ok("limit", "project:lab", "gpu=1")
+    desk.env["SBATCH_PARTITION"] = "main"
+    for words in (
+        ("-J", "parent", "-A", "lab", "-G1", "-o", "%x-%j.out", "--wrap", f"{GATE}; exit $((3 * SLURM_RESTART_COUNT))"),
+        ("-J", "child", "-d", "afterok:1", "--wrap", "true"),
+        ("-J", "mend", "-d", "afternotok:1", "--wrap", "true"),
+        ("-J", "later", "-b", "now+3", "--wrap", "true"),
+        ("-J", "parent", "-d", "singleton", "--wrap", "true"),
+        ("-J", "tasks", "-a", "0-2%1", "-d", "after:1", "--wrap", GATE),
+        ("-J", "over", "-A", "lab", "-G1", "--wrap", "true"),
+    ):
+        if words[1] == "child":
+            desk.until(1, "running")
+        desk.typed("sbatch", "-Q", *words)
+    desk.until(6, "running")
+    assert desk.typed("squeue", "-h", "-t", "PD", "-o", "%i|%j|%r|%E") == (
+        "2|child|Dependency|afterok:1(unfulfilled)\n"
+        "3|mend|Dependency|afternotok:1(unfulfilled)\n"
+        "4|later|BeginTime|(null)\n"
+        "5|parent|Dependency|afterany:1(unfulfilled)\n"
+        "6_[1-2%1]|tasks|JobArrayTaskLimit|(null)\n"
+        "9|over|AssocGrpGRES|(null)\n"
+    )
+    # Back to the queue under the same id: the first run does not count.
+    desk.typed("scontrol", "requeue", "1")
+    eventually(lambda: desk.job(1)["attempt"] == 2 and desk.job(1)["state"] == "running", "the second run")
+    for wrong, code in ((("requeue", "2"), 5), (("requeue", "99"), 3), (("requeue",), 2), (("foo",), 2)):
+        assert desk.refused("scontrol", *wrong).code == code
+    shown = desk.typed("scontrol", "show", "job", "1")
+    for field in (
+        "JobId=1 JobName=parent",
+        "JobState=RUNNING Reason=None",
+        "Restarts=1",
+        f"StdOut={desk.cwd}/parent-1.out",
+    ):
+        assert field in shown, shown
+    # What can be changed of a job that waits, all or nothing.
+    assert "'Foo=1'" in desk.refused("scontrol", "update", "JobId=9", "TimeLimit=5", "Foo=1").err
+    desk.typed("scontrol", "update", "JobId=9", "TimeLimit=1:00:00", "Priority=40", "JobName=new")
+    shown = desk.typed("scontrol", "-o", "show", "job", "9")
+    assert "TimeLimit=01:00:00" in shown and "Priority=40" in shown and "JobName=new" in shown, shown
+    desk.typed("scancel", "9")
+    assert desk.typed("sacct", "-P", "-n", "-j", "9", "-o", "state,elapsed") == f"CANCELLED by {os.getuid()}|00:00:00\n"
+    desk.open_gate("gate")
+    desk.ended(1, 2, 3, 4, 5, 6, 7, 8)
+    assert desk.typed("sacct", "-X", "-P", "-n", "-j", "1,2,3,4,5", "-o", "jobid,state,exitcode,reason,restarts") == (
+        "1|FAILED|3:0|NonZeroExitCode|1\n"
+        "2|CANCELLED|0:0|DependencyNeverSatisfied|0\n"
+        "3|COMPLETED|0:0|None|0\n4|COMPLETED|0:0|None|0\n5|COMPLETED|0:0|None|0\n"
+    )
 
 
 def test_srun_runs_a_command_now_or_in_its_job_and_signals_reach_steps(desk: SlurmDesk, tmp_path: Path) -> None:

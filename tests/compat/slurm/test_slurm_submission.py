@@ -186,13 +186,16 @@ def test_arrays_and_ids_are_read() -> None:
 
 def test_dependencies_become_fields_and_what_is_not_possible_is_said() -> None:
     read = read_dependencies("afterok:1:2_3,afterany:4,afternotok:5,singleton,after:6+5")
-    assert [(field, id_.job, id_.tasks) for field, id_ in read.ids] == [
-        ("after", 1, None), ("after", 2, (3,)), ("after_any", 4, None), ("after_fail", 5, None), ("after_any", 6, None),
+    assert [(field, id_.job, id_.tasks, delay_s) for field, id_, delay_s in read.jobs] == [
+        ("after", 1, None, 0), ("after", 2, (3,), 0), ("after_any", 4, None, 0), ("after_fail", 5, None, 0),
+        ("started", 6, None, 300),
     ]  # fmt: skip
-    assert read.singleton and "after" in read.notes[0]
-    for wrong in ("afterok", "afterok:x", "aftercorr:1", "afterok:1?afterok:2", "foo:1"):
+    assert read.singleton and read_dependencies("aftercorr:1").jobs == read_dependencies("afterok:1").jobs
+    for wrong in ("afterok", "afterok:x", "afterok:1?afterok:2", "foo:1", "after:1+x", "afterok:1+5", "singleton:1"):
         with pytest.raises(BadInput):
             read_dependencies(wrong)
+    with pytest.raises(BadInput, match="aftercorr"):
+        read_dependencies("aftercorr:1", is_array=True)
 
 
 @pytest.mark.parametrize("name", ["train.sh", "my run", "12", "all", "running", "", "a/b{gpu}", "ü" * 200, "-x", "_"])

@@ -9,6 +9,7 @@ import pytest
 from grassq.compat.slurm import job_view
 from grassq.compat.slurm.formats import named_table, read_format, read_names, table
 from grassq.compat.slurm.slurm_jobs import array_place, shown_id
+from grassq.compat.slurm.standing import from_words
 from grassq.compat.slurm.submission.options import Reader, described
 from grassq.errors import BadInput
 
@@ -35,6 +36,7 @@ def a_job(state: str, **more: Any) -> dict[str, Any]:
         ("failed", {"outcome": "lost"}, "NF", "NodeDown", (1, 0)),
         ("cancelled", {"started": "2026-11-18T05:00:00.000Z"}, "CA", "None", (0, 15)),
         ("cancelled", {}, "CA", "None", (0, 0)),
+        ("failed", {"outcome": "dependency_failed"}, "CA", "DependencyNeverSatisfied", (0, 0)),
     ],
 )
 def test_every_state_has_slurms_letters_reason_and_codes(
@@ -46,8 +48,34 @@ def test_every_state_has_slurms_letters_reason_and_codes(
 
 def test_the_first_waiting_job_of_a_queue_lacks_resources_and_a_paused_queue_is_down() -> None:
     jobs = [a_job("queued"), a_job("queued", id=9), a_job("queued", id=20, priority=50, queue="other")]
-    known = job_view.standing(jobs, ["other"])
+    known = from_words(jobs, ["other"], {}, {})
     assert [job_view.reason_of(job, known) for job in jobs] == ["Priority", "Resources", "PartitionDown"]
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("limit sweep:9 jobs=2: 2 of its jobs have started; held by job 9, 10", "JobArrayTaskLimit"),
+        ("limit project:lab gpu=1: 1 gpu needed, 0 left; held by job 13", "AssocGrpGRES"),
+        ("limit project:lab cpu=8 gpu=1: 4 cpu needed, 0 left", "AssocGrpCpuLimit"),
+        ("limit tag:team=a mem=1: 4 mem needed, 0 left", "AssocGrpMemLimit"),
+        ("limit project:lab jobs=1: 1 of its jobs have started", "AssocGrpJobsLimit"),
+        ("limit project:lab cpu=1: what is left is kept for job 15, the next of the group", "AssocGrpCpuLimit"),
+        ("on vm: gpu 2 needed, 0 free; held by job 3", "Resources"),
+    ],
+)
+def test_the_limit_of_a_group_has_slurms_nearest_word(said: str, reason: str) -> None:
+    job = a_job("queued", sweep=9, array_index=3)
+    known = from_words([job], [], {12: [job]}, {12: f"job 12 waits for the limit of a group:\n  {said}"})
+    assert job_view.reason_of(job, known) == reason
+    assert known.at_once == ({9: 2} if reason == "JobArrayTaskLimit" else {})
+
+
+def test_a_dependency_is_written_as_by_squeue_while_it_is_waited_for() -> None:
+    job = a_job("waiting", after={"ok": ["3-4"], "fail": ["9"]})
+    assert job_view.dependency_of(job) == "afterok:3(unfulfilled),afterok:4(unfulfilled),afternotok:9(unfulfilled)"
+    assert job_view.dependency_of({**job, "state": "running"}) == "(null)"
+    assert job_view.dependency_of(a_job("waiting", after={"ok": ["1-999999999"]})).count("afterok") == 1000
 
 
 def test_times_are_written_as_by_squeue_and_sacct() -> None:
@@ -55,6 +83,10 @@ def test_times_are_written_as_by_squeue_and_sacct() -> None:
         "0:00", "1:05", "1:00:00", "1-01:01:01", "UNLIMITED",
     ]  # fmt: skip
     assert [job_view.long_span(each) for each in (0, 90061)] == ["00:00:00", "1-01:01:01"]
+
+
+def test_a_job_that_is_to_run_again_has_not_run() -> None:
+    assert job_view.elapsed_s(a_job("queued", started="2026-11-18T05:00:00.000Z"), 1e10) == 0
 
 
 def test_a_task_is_known_by_its_array_and_its_index() -> None:

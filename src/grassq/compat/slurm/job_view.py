@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -49,6 +49,11 @@ _UNSUCCESSFUL = {
     "NODE_FAIL": "NodeDown",
     "OUT_OF_MEMORY": "OutOfMemory",
 }
+#: The outcome of a job that cannot start any more; Slurm cancels it.
+_NEVER = "dependency_failed"
+_WORDS = {"ok": "afterok", "any": "afterany", "fail": "afternotok"}
+#: The most jobs of a dependency that are written.
+DEPENDENCIES_SHOWN = 1_000
 UNLIMITED = "UNLIMITED"
 UNKNOWN = "N/A"
 
@@ -64,7 +69,7 @@ def state_of(job: Job) -> str:
         if job.get("suspended"):
             return "SUSPENDED"
         return "COMPLETING" if job.get("cancel_requested") else "RUNNING"
-    if state == "failed":
+    if state == "failed" and job.get("outcome") != _NEVER:
         return _FAILED.get(job.get("outcome") or "", "FAILED")
     return "COMPLETED" if state == "succeeded" else "CANCELLED"
 
@@ -81,20 +86,13 @@ class Standing(NamedTuple):
     paused: frozenset[str] = frozenset()
     #: The first waiting job of each queue; empty if it is not known.
     heads: frozenset[int] = frozenset()
+    #: The limit of a group that keeps a queued job from starting, in Slurm's words, by job.
+    limited: Mapping[int, str] = {}
+    #: How many tasks of an array run at once, by array, as far as it is known.
+    at_once: Mapping[int, int] = {}
 
 
 NOTHING = Standing()
-
-
-def standing(jobs: Iterable[Job], paused: Iterable[str]) -> Standing:
-    """Return what the waiting jobs and the paused queues tell."""
-    heads: dict[str, Job] = {}
-    for job in jobs:
-        if job["state"] == "queued":
-            before = heads.get(job["queue"])
-            if before is None or (-priority(job), job["id"]) < (-priority(before), before["id"]):
-                heads[job["queue"]] = job
-    return Standing(frozenset(paused), frozenset(int(job["id"]) for job in heads.values()))
 
 
 def reason_of(job: Job, known: Standing = NOTHING) -> str:
@@ -109,8 +107,26 @@ def reason_of(job: Job, known: Standing = NOTHING) -> str:
     if state == "queued":
         if job["queue"] in known.paused or "" in known.paused:
             return "PartitionDown"
+        if job["id"] in known.limited:
+            return known.limited[job["id"]]
         return "Resources" if not known.heads or job["id"] in known.heads else "Priority"
+    if job.get("outcome") == _NEVER:
+        return "DependencyNeverSatisfied"
     return _UNSUCCESSFUL.get(state_of(job), "None")
+
+
+def dependency_of(job: Job) -> str:
+    """Return what a job that has not started waits for, as squeue writes it: afterok:12(unfulfilled)."""
+    after = job.get("after") or {}
+    if job["state"] not in ("held", "waiting"):
+        return "(null)"
+    parts = []
+    for condition, ranges in after.items():
+        for each in ranges[:DEPENDENCIES_SHOWN]:
+            first, _, last = each.partition("-")
+            ids = range(int(first), min(int(last or first), int(first) + DEPENDENCIES_SHOWN) + 1)
+            parts += [f"{_WORDS[condition]}:{id_}(unfulfilled)" for id_ in ids]
+    return ",".join(parts[:DEPENDENCIES_SHOWN]) or "(null)"
 
 
 def seconds_of(given: str | float | None) -> float | None:
@@ -125,7 +141,9 @@ def local_time(given: str | float | None, unknown: str = UNKNOWN) -> str:
 
 
 def elapsed_s(job: Job, now: float) -> int:
-    """Return how long a job has run, without the time it was suspended."""
+    """Return how long a job has run, without the time it was suspended; one that is to run again has not run."""
+    if state_of(job) == "PENDING":
+        return 0
     begun, ended = seconds_of(job.get("started")), seconds_of(job.get("finished"))
     stopped = seconds_of(job.get("suspended_since")) if ended is None else None
     until = stopped if stopped is not None else now if ended is None else ended
@@ -177,8 +195,19 @@ def codes(job: Job) -> tuple[int, int]:
     if job.get("exit_code") is not None:
         return int(job["exit_code"]), 0
     stopped = (0, signal or 15) if job.get("started") else (0, 0)
-    ends = {"cancelled": stopped, "failed": (0, signal) if signal else (1, 0)}
+    failed = (0, 0) if job.get("outcome") == _NEVER else (0, signal) if signal else (1, 0)
+    ends = {"cancelled": stopped, "failed": failed}
     return ends.get(job["state"], (0, 0))
+
+
+def has_begun(job: Job) -> bool:
+    """Tell whether the command of a job runs, or has run."""
+    return bool(job.get("started")) and state_of(job) != "PENDING"
+
+
+def is_ended_by_slurm(job: Job) -> bool:
+    """Tell whether a job has ended because it was told to: such a job has no code, but its step has a signal."""
+    return state_of(job) in ("CANCELLED", "TIMEOUT", "NODE_FAIL")
 
 
 def raw_status(job: Job) -> int:

@@ -14,6 +14,7 @@ from grassq.compat.slurm.job_view import local_time, long_span
 from grassq.compat.slurm.sbatch import answered, user_name
 from grassq.compat.slurm.slurm_jobs import Job, shown_id
 from grassq.compat.slurm.squeue import read_states
+from grassq.compat.slurm.submission.begin import from_now_s
 from grassq.compat.slurm.submission.options import Reader, Typed, described
 from grassq.core.names import shown
 from grassq.errors import BadInput
@@ -23,11 +24,39 @@ PROGRAM = "sacct"
 DEFAULT = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
 BRIEF = "JobID,State,ExitCode"
 OPTIONS = described(
-    "accounts/A= brief/b delimiter= endtime/E= format/o= helpformat/e jobs/j= json name= nodelist/N= noheader/n "
-    "parsable/p parsable2/P partition/r= starttime/S= state/s= user/u= uid=",
-    "allusers/a allocations/X duplicates/D long/l noconvert truncate/T units= verbose/v array clusters/M= "
-    "allclusters/L",
+    "accounts/A= allocations/X brief/b delimiter= endtime/E= format/o= helpformat/e jobs/j= json name= nodelist/N= "
+    "noheader/n parsable/p parsable2/P partition/r= starttime/S= state/s= user/u= uid=",
+    "allusers/a duplicates/D long/l noconvert truncate/T units= verbose/v array clusters/M= allclusters/L",
 )
+#: The columns, by name: the width, and what a job has there. A negative width is a column on the left.
+Fields = Mapping[str, tuple[int, Callable[[Job], str]]]
+_HOURS = {"today": 0, "midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
+
+
+def _codes(job: Job) -> str:
+    return "{}:{}".format(*job_view.codes(job))
+
+
+def _step(job: Job) -> str:
+    """Return the step of a job: the script of sbatch, or the command of srun, whose two logs tell it."""
+    return "0" if job.get("split") else "batch"
+
+
+#: What the step of a job has in these columns.
+_OF_STEP: dict[str, Callable[[Job], str]] = {
+    "JobID": lambda job: f"{shown_id(job)}.{_step(job)}",
+    "JobIDRaw": lambda job: f"{job['id']}.{_step(job)}",
+    "JobName": lambda job: "batch" if _step(job) == "batch" else str(job.get("name") or ""),
+    "State": lambda job: "CANCELLED" if job_view.is_ended_by_slurm(job) else job_view.state_of(job),
+    "ExitCode": _codes,
+    "Submit": lambda job: local_time(job.get("started"), "Unknown"),
+    "NTasks": lambda job: "1",
+}
+#: Columns that are blank for a step, and that are blank for a job.
+_OF_JOBS = frozenset(
+    "User UID Partition Timelimit WorkDir Priority Reason Restarts ReqMem ReqTRES DerivedExitCode Eligible".split()  # noqa: SIM905
+)
+_OF_STEPS = ("NTasks",)
 _BLANK = ("MaxRSS", "MaxVMSize", "AveRSS", "AveCPU", "QOS", "Comment", "WCKey", "Reservation", "TotalCPU", "CPUTime")
 
 
@@ -49,7 +78,11 @@ def run(client: ApiClient, argv: list[str]) -> int:
         return document(
             {"errors": [], "jobs": [{name: value(job) for name, (_, value) in fields.items()} for job in jobs]}
         )
-    rows = [{column.name: fields[column.name][1](job) for column in columns} for job in jobs]
+    rows = [
+        {column.name: value(column.name) for column in columns}
+        for job in jobs
+        for value in _lines_of(job, fields, is_alone="allocations" in typed)
+    ]
     if not {"parsable", "parsable2"} & typed.keys():
         lines = named_table(columns, rows, header="noheader" not in typed)
     else:
@@ -58,6 +91,20 @@ def run(client: ApiClient, argv: list[str]) -> int:
         end = mark if "parsable" in typed else ""
         lines = [mark.join(line) + end for line in [*head, *([row[column.name] for column in columns] for row in rows)]]
     return text("".join(clean(line) + "\n" for line in lines))
+
+
+def _lines_of(job: Job, fields: Fields, *, is_alone: bool) -> list[Callable[[str], str]]:
+    """Return the lines of a job, each as its value by column: the job, and unless it is alone the step that has run."""
+
+    def of_job(column: str) -> str:
+        return "" if column in _OF_STEPS else fields[column][1](job)
+
+    def of_step(column: str) -> str:
+        if column in _OF_STEP:
+            return _OF_STEP[column](job)
+        return "" if column in _OF_JOBS else fields[column][1](job)
+
+    return [of_job] if is_alone or not job_view.has_begun(job) else [of_job, of_step]
 
 
 def _jobs(client: ApiClient, typed: Typed) -> list[Job]:
@@ -87,9 +134,11 @@ def _jobs(client: ApiClient, typed: Typed) -> list[Job]:
 
 def _moment(typed: str) -> float:
     now = datetime.now().astimezone()
-    if typed.lower() in ("now", "today"):
-        return (now if typed.lower() == "now" else now.replace(hour=0, minute=0, second=0, microsecond=0)).timestamp()
-    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%m/%d/%y", "%m%d%y", "%H:%M"):
+    if (after_s := from_now_s(typed, "time")) is not None:
+        return now.timestamp() + after_s
+    if typed.lower() in _HOURS:
+        return now.replace(hour=_HOURS[typed.lower()], minute=0, second=0, microsecond=0).timestamp()
+    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%m/%d/%y", "%m%d%y", "%H:%M", "%H:%M:%S"):
         try:
             read = datetime.strptime(typed, form)
         except ValueError:
@@ -97,11 +146,17 @@ def _moment(typed: str) -> float:
         return (
             read if "%Y" in form or "%y" in form else read.replace(year=now.year, month=now.month, day=now.day)
         ).timestamp()
-    raise BadInput(f"Invalid time specification {shown(typed)}; write 2026-01-31 or 2026-01-31T12:00")
+    raise BadInput(f"Invalid time specification {shown(typed)}; write 2026-01-31, 2026-01-31T12:00 or now-2days")
 
 
-def _fields(now: float) -> Mapping[str, tuple[int, Callable[[Job], str]]]:
-    """Return the columns: the width, and what a job has there. A negative width is a column on the left."""
+def _state(job: Job) -> str:
+    """Return the state of a job; of one that a user has cancelled also the number of the user."""
+    is_cancelled = job["state"] == "cancelled"
+    return f"CANCELLED by {os.getuid()}" if is_cancelled else job_view.state_of(job)
+
+
+def _fields(now: float) -> Fields:
+    """Return the columns."""
 
     def tres(job: Job) -> str:
         devices = [f"gres/{each.replace(':', '=')}" for each in filter(None, job_view.gres(job).split(","))]
@@ -122,9 +177,9 @@ def _fields(now: float) -> Mapping[str, tuple[int, Callable[[Job], str]]]:
         "ReqMem": (10, lambda job: f"{(job.get('request') or {}).get('mem', 0):g}M"),
         "ReqTRES": (10, tres),
         "AllocTRES": (10, lambda job: tres(job) if job.get("started") else ""),
-        "State": (10, job_view.state_of),
-        "ExitCode": (8, lambda job: "{}:{}".format(*job_view.codes(job))),
-        "DerivedExitCode": (15, lambda job: "{}:{}".format(*job_view.codes(job))),
+        "State": (10, _state),
+        "ExitCode": (8, lambda job: "0:0" if job_view.is_ended_by_slurm(job) else _codes(job)),
+        "DerivedExitCode": (15, lambda job: "0:0"),
         "Elapsed": (10, lambda job: long_span(job_view.elapsed_s(job, now))),
         "ElapsedRaw": (10, lambda job: str(job_view.elapsed_s(job, now))),
         "Timelimit": (10, lambda job: long_span(job_view.limit_s(job))),

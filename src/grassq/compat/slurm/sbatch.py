@@ -7,14 +7,16 @@ import pwd
 import shutil
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from grassq import slurm_links
-from grassq.cli.render import text
+from grassq.cli.render import clean, text
 from grassq.compat.slurm import slurm_jobs
-from grassq.compat.slurm.job_view import codes
-from grassq.compat.slurm.submission.dependencies import read_dependencies
+from grassq.compat.slurm.job_view import codes, local_time, seconds_of
+from grassq.compat.slurm.submission.dependencies import STARTED, read_dependencies
 from grassq.compat.slurm.submission.job_document import (
     SlurmSubmission,
     SlurmSubmitter,
@@ -25,9 +27,10 @@ from grassq.compat.slurm.submission.job_document import (
 from grassq.compat.slurm.submission.options import SBATCH, Reader, Typed
 from grassq.compat.slurm.submission.script import SCRIPT_MAX, check_script, read_options, wrapped
 from grassq.core.names import shown
-from grassq.errors import BadInput, GrassError, NotFound
+from grassq.errors import BadInput, GrassError, NotFound, Refused
 from grassq.home import Sender, environment_text
 from grassq.net.client import POLL_LIMIT_S, ApiClient, compact
+from grassq.net.encoding import FINAL_STATES
 
 PROGRAM = "sbatch"
 _HELP = """\
@@ -44,9 +47,9 @@ def run(client: ApiClient, argv: list[str]) -> int:
     if answered(PROGRAM, typed, _HELP, reader):
         return 0
     work, typed = _work(typed, rest, reader)
+    if {"test-only", "dry-run"} & typed.keys():
+        return _would(client, typed, work)
     sent = prepared(client, PROGRAM, typed, work)
-    if "test-only" in typed:
-        return _would(sent)
     for note in [] if "quiet" in typed else [*reader.notes(typed), *sent.notes]:
         say(PROGRAM, f"note: {note}")
     ids = stored(client, sent, "Batch job submission failed")
@@ -61,12 +64,18 @@ def stored(client: ApiClient, sent: SlurmSubmission, failure: str) -> list[int]:
         if sent.array is None:
             ids: list[int] = client.submit([{**sent.job, "command": sent.command}], wait_for_queue=False)["ids"]
             return ids
-        limit = "" if sent.array.at_once is None else f"%{sent.array.at_once}"
-        more = {"array": ",".join(map(str, sent.array.indices)) + limit}
-        answer = client.submit_many([sent.command], sent.job, wait_for_queue=False, more=more)
+        answer = client.submit_many([sent.command], sent.job, wait_for_queue=False, more=_array(sent))
         return list(range(answer["first"], answer["first"] + answer["count"]))
     except GrassError as error:
         raise type(error)(f"{failure}: {error}") from None
+
+
+def _array(sent: SlurmSubmission) -> dict[str, object]:
+    """Return the indexes of an array as the daemon reads them; nothing for a job that is no array."""
+    if sent.array is None:
+        return {}
+    limit = "" if sent.array.at_once is None else f"%{sent.array.at_once}"
+    return {"array": ",".join(map(str, sent.array.indices)) + limit}
 
 
 def say(program: str, message: str) -> None:
@@ -116,10 +125,7 @@ def _read(path: str) -> bytes:
 def prepared(client: ApiClient, program: str, typed: Typed, work: Work) -> SlurmSubmission:
     """Return the documents of one call, with the dependencies looked up."""
     sender = Sender.to(client.broker)
-    waits: dict[str, list[str]] = {}
-    notes: tuple[str, ...] = ()
-    if "dependency" in typed:
-        waits, notes = _waits(client, typed, work)
+    waits = _waits(client, typed, work) if "dependency" in typed else JobsToAwait()
     submitter = SlurmSubmitter(
         cwd=sender.cwd,
         env=sender.env,
@@ -130,8 +136,10 @@ def prepared(client: ApiClient, program: str, typed: Typed, work: Work) -> Slurm
         now=datetime.now().astimezone(),
         programs=slurm_links.job_programs(client.home),
     )
-    made = submission(typed, work, submitter, waits)
-    return made._replace(notes=[*notes, *made.notes])
+    made = submission(typed, work, submitter, waits.selectors)
+    if waits.until > submitter.now.timestamp():
+        made.job["at"] = max(waits.until, made.job.get("at", 0.0))
+    return made._replace(notes=[*waits.notes, *made.notes])
 
 
 def user_name() -> str:
@@ -142,31 +150,59 @@ def user_name() -> str:
         return str(os.getuid())
 
 
-def _waits(client: ApiClient, typed: Typed, work: Work) -> tuple[dict[str, list[str]], tuple[str, ...]]:
-    """Return the selectors of the jobs that a job waits for, by field of the document."""
-    read = read_dependencies(typed["dependency"])
+class JobsToAwait(NamedTuple):
+    """What a job waits for."""
+
+    #: The selectors of jobs, by field of the document.
+    selectors: Mapping[str, list[str]] = {}
+    #: The time before which it does not start, in seconds since the epoch.
+    until: float = 0.0
+    notes: Sequence[str] = ()
+
+
+def _waits(client: ApiClient, typed: Typed, work: Work) -> JobsToAwait:
+    """Return what --dependency means for the jobs as they are now."""
+    read = read_dependencies(typed["dependency"], is_array="array" in typed)
     ids: dict[str, list[int]] = {}
-    for field, id_ in read.ids:
-        found = slurm_jobs.of_id(client, id_)
+    until, notes = 0.0, list[str]()
+    for each in read.jobs:
+        found = slurm_jobs.of_id(client, each.id)
         if not found:
-            raise NotFound(f"--dependency {shown(typed['dependency'])}: there is no job {id_.job}")
-        ids.setdefault(field, []).extend(int(job["id"]) for job in found)
+            raise NotFound(f"--dependency {shown(typed['dependency'])}: there is no job {each.id.job}")
+        if each.field != STARTED:
+            ids.setdefault(each.field, []).extend(int(job["id"]) for job in found)
+            continue
+        begun = [job for job in found if job.get("started") or job["state"] in FINAL_STATES]
+        until = max(until, *(each.delay_s + (seconds_of(job.get("started")) or 0.0) for job in begun), 0.0)
+        if len(begun) < len(found):
+            ids.setdefault("after_any", []).extend(int(job["id"]) for job in found if job not in begun)
+            notes.append(
+                f"--dependency=after:{each.id.job} waits for the end of the job, which has not started: here no job "
+                "waits for a start"
+            )
     if read.singleton:
         name = grass_name(typed.get("job-name") or work.name)
         live, _ = slurm_jobs.listed(client, slurm_jobs.LIVE)
         if same := [int(job["id"]) for job in live if job.get("name") == name]:
             ids.setdefault("after_any", []).extend(same)
-    return {field: compact(found) for field, found in ids.items()}, read.notes
+    return JobsToAwait({field: compact(found) for field, found in ids.items()}, until, notes)
 
 
-def _would(sent: SlurmSubmission) -> int:
-    first = sent.job
-    jobs = "a job" if sent.array is None else f"{len(sent.array.indices)} jobs"
-    asked = (
-        ", ".join(f"{name} {amount}" for name, amount in (first["request"] or {}).items())
-        or "the queue's usual amounts"
-    )
-    say(PROGRAM, f"would submit {jobs} named {first['name']} to {first['queue']}, with {asked}")
+def _would(client: ApiClient, typed: Typed, work: Work) -> int:
+    """Say when and where a job would start, as Slurm does; what is refused is exit 1, as under Slurm."""
+    try:
+        sent = prepared(client, PROGRAM, typed, work)
+        would = client.submit_many(
+            [sent.command], sent.job, wait_for_queue=False, more={**_array(sent), "dry_run": True}
+        )
+    except (NotFound, Refused) as error:
+        text(f"allocation failure: {clean(str(error))}\n", fd=2)
+        return 1
+    moment, nodes = would["not_before"], ",".join(would["workers"])
+    at = local_time(datetime.now().timestamp() if nodes else moment)
+    cpus = (sent.job["request"] or {}).get("cpu", 1)
+    line = f"Job {would['id']} to start at {at} using {cpus} processors on nodes {nodes or '(null)'} in partition"
+    say(PROGRAM, clean(f"{line} {would['queue']}" + ("" if nodes else f": {would['reason']}")))
     return 0
 
 
@@ -176,4 +212,9 @@ def wait_for(client: ApiClient, ids: list[int]) -> int:
         while not client.wait([selector], timeout_s=POLL_LIMIT_S)["done"]:
             pass
     ended = slurm_jobs.by_numbers(client, ids)
-    return max([1 if codes(job)[1] else codes(job)[0] for job in ended], default=1)
+    return max([_end_code(job) for job in ended], default=1)
+
+
+def _end_code(job: slurm_jobs.Job) -> int:
+    code, signal = codes(job)
+    return code or int(bool(signal) or job["state"] != "succeeded")

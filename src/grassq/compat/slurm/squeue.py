@@ -16,6 +16,7 @@ from grassq.compat.slurm.formats import read_format, table
 from grassq.compat.slurm.job_view import Standing
 from grassq.compat.slurm.sbatch import answered, say, user_name
 from grassq.compat.slurm.slurm_jobs import Job, array_place, shown_id
+from grassq.compat.slurm.standing import standing
 from grassq.compat.slurm.submission.arrays import index_ranges
 from grassq.compat.slurm.submission.options import Reader, Typed, described
 from grassq.core.names import shown
@@ -33,8 +34,11 @@ LONG_NAMES = {
     "timeleft": "L", "numnodes": "D", "reasonlist": "R", "reason": "r", "nodelist": "N", "priority": "Q",
     "starttime": "S", "endtime": "e", "submittime": "V", "workdir": "Z", "account": "a", "numcpus": "C",
     "tres-per-node": "b", "gres": "b", "minmemory": "m", "command": "o", "batchhost": "B", "qos": "q", "comment": "k",
+    "dependency": "E",
 }  # fmt: skip
 _WIDTH = 20
+#: Options that leave jobs out.
+_CHOOSING = {"account", "jobs", "name", "nodelist", "partition", "states"}
 OPTIONS = described(
     "account/A= array/r format/o= Format/O= jobs/j? json long/l me name/n= noheader/h nodelist/w= partition/p= start "
     "states/t= user/u=",
@@ -54,10 +58,10 @@ def run(client: ApiClient, argv: list[str]) -> int:
         raise BadInput(f"Unrecognized option: {shown(words[0])}")
     states = read_states(typed.get("states"), PROGRAM)
     jobs = chosen(client, typed, states)
+    known = standing(client, jobs, are_all=not _CHOOSING & typed.keys())
     if "json" in typed:
-        return document(_document(jobs))
-    paused = client.get("show", brief=1).get("paused") or ()
-    lines = _lines(typed, jobs, job_view.standing(jobs, paused))
+        return document(_document(jobs, known))
+    lines = _lines(typed, jobs, known)
     return text("".join(clean(line) + "\n" for line in lines))
 
 
@@ -147,12 +151,14 @@ def _collapsed(jobs: Sequence[Job], known: Standing) -> list[Job]:
     return rows
 
 
-def _id(job: Job) -> str:
+def _id(job: Job, known: Standing = job_view.NOTHING) -> str:
     tasks = job.get("tasks") or [job]
     places = [place for each in tasks if (place := array_place(each)) is not None]
     if len(places) < 2:
         return shown_id(job)
-    return f"{places[0].first}_[{index_ranges([place.task for place in places])}]"
+    first = places[0].first
+    limit = f"%{known.at_once[first]}" if first in known.at_once else ""
+    return f"{first}_[{index_ranges([place.task for place in places])}{limit}]"
 
 
 def _fields(now: float, known: Standing) -> Mapping[str, tuple[str, Callable[[Job], str]]]:
@@ -168,7 +174,7 @@ def _fields(now: float, known: Standing) -> Mapping[str, tuple[str, Callable[[Jo
         return index.strip("[]") or job_view.UNKNOWN
 
     return {
-        "i": ("JOBID", _id),
+        "i": ("JOBID", lambda job: _id(job, known)),
         "A": ("JOBID", lambda job: str(job["id"])),
         "F": ("ARRAY_JOB_ID", lambda job: _id(job).partition("_")[0]),
         "K": ("ARRAY_TASK_ID", task),
@@ -198,17 +204,19 @@ def _fields(now: float, known: Standing) -> Mapping[str, tuple[str, Callable[[Jo
         "b": ("TRES_PER_NODE", lambda job: f"gres:{job_view.gres(job)}" if job_view.gres(job) else job_view.UNKNOWN),
         "m": ("MIN_MEMORY", lambda job: f"{(job.get('request') or {}).get('mem', 0):g}M"),
         "o": ("COMMAND", lambda job: shlex.join(job["command"])),
+        "E": ("DEPENDENCY", job_view.dependency_of),
         "q": ("QOS", lambda job: "(null)"),
         "k": ("COMMENT", lambda job: "(null)"),
     }
 
 
-def _document(jobs: Sequence[Job]) -> dict[str, Any]:
+def _document(jobs: Sequence[Job], known: Standing) -> dict[str, Any]:
     """Return jobs in the fields of Slurm's JSON."""
-    return {"meta": {"Slurm": {"release": f"grass {__version__}"}}, "errors": [], "jobs": [_entry(job) for job in jobs]}
+    entries = [_entry(job, known) for job in jobs]
+    return {"meta": {"Slurm": {"release": f"grass {__version__}"}}, "errors": [], "jobs": entries}
 
 
-def _entry(job: Job) -> dict[str, Any]:
+def _entry(job: Job, known: Standing) -> dict[str, Any]:
     place, limit = array_place(job), job_view.limit_s(job)
     times = {name: int(job_view.seconds_of(job.get(field)) or 0) for name, field in _TIMES.items()}
     return {
@@ -217,7 +225,8 @@ def _entry(job: Job) -> dict[str, Any]:
         "array_task_id": None if place is None else place.task,
         "name": job.get("name") or "",
         "job_state": job_view.state_of(job),
-        "state_reason": job_view.reason_of(job),
+        "state_reason": job_view.reason_of(job, known),
+        "dependency": "" if (waits := job_view.dependency_of(job)) == "(null)" else waits,
         "partition": job["queue"],
         "account": job.get("project") or "",
         "user_name": user_name(),

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from grassq.core.names import shown
 from grassq.errors import BadInput
 
-_NOW = re.compile(r"now(?:\+(?P<count>\d{1,9})(?P<unit>[a-z]*))?", re.IGNORECASE)
+_NOW = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?", re.IGNORECASE)
 _UNITS = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _CLOCK = re.compile(r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?\s*(?P<half>[ap]m)?", re.IGNORECASE)
 #: Hours of the day that have names.
@@ -20,17 +20,27 @@ _HOW = "write 16:00, now+1hour, tomorrow or 2026-12-01T08:00"
 def begin_at(text: str, now: datetime) -> float:
     """Return a time in seconds since the epoch; an hour that is over today is tomorrow's. `now` is local time."""
     typed = text.strip()
-    if match := _NOW.fullmatch(typed):
-        unit = (match["unit"] or "").lower()
-        factor = _UNITS.get(unit if unit in _UNITS else unit.removesuffix("s"))
-        if factor is None:
-            raise BadInput(f"invalid --begin {shown(text)}: {shown(match['unit'])} is not a unit; {_HOW}")
-        return now.timestamp() + int(match["count"] or 0) * factor
+    if (after_s := from_now_s(typed, "--begin")) is not None:
+        if after_s < 0:
+            raise BadInput(f"invalid --begin {shown(text)} is in the past; {_HOW}")
+        return now.timestamp() + after_s
     day, clock = (*re.split("[T ]", typed, maxsplit=1), "")[:2] if _has_date(typed) else ("", typed)
     try:
         return _moment(day, clock.strip(), now).timestamp()
     except (ValueError, OverflowError):
         raise BadInput(f"invalid --begin {shown(text)}; {_HOW}") from None
+
+
+def from_now_s(typed: str, what: str) -> float | None:
+    """Return how many seconds from now a time such as now+1hour or now-2days is; None if it is of another form."""
+    match = _NOW.fullmatch(typed)
+    if match is None:
+        return None
+    unit = (match["unit"] or "").lower()
+    factor = _UNITS.get(unit if unit in _UNITS else unit.removesuffix("s"))
+    if factor is None:
+        raise BadInput(f"invalid {what} {shown(typed)}: {shown(match['unit'])} is not a unit; {_HOW}")
+    return (-1 if match["sign"] == "-" else 1) * int(match["count"] or 0) * float(factor)
 
 
 def _has_date(typed: str) -> bool:

@@ -127,6 +127,7 @@ SBATCH = (
     _acts("parsable", "", "flag"),
     _acts("requeue", "", "flag", "SBATCH_REQUEUE"),
     _acts("test-only", "", "flag"),
+    _acts("dry-run", "", "flag"),
     _acts("wait", "W", "flag", "SBATCH_WAIT"),
     _acts("wrap"),
     _acts("export-file"),

@@ -8,8 +8,9 @@ so its first line counts, and `$0` is the path of a file, as under Slurm.
 from __future__ import annotations
 
 import re
+import shlex
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from grassq.compat.slurm.submission.arrays import Array
@@ -31,6 +32,10 @@ _FOREIGN = (
     "SLURM_STEP_NUM_NODES"
 )
 _CODE = re.compile(r"%(?P<width>\d{0,2})(?P<code>[%AabJjNnstux])")
+
+
+#: Does nothing: its words tell where the output goes, for `scontrol show job`.
+_TELLS = b":"
 
 
 class Files(NamedTuple):
@@ -73,11 +78,30 @@ def starter_pairs(start: JobStart) -> list[tuple[bytes, bytes]]:
 def starter_words(start: JobStart, pairs: int) -> list[bytes]:
     """Return the command of the job. Its words tell what runs; the lines of the starter have the same words again."""
     joined = "".join(f"${name}" for name in _names(pairs))
+    told = b"" if start.files is None else _TELLS + b"".join(b" " + quoted(each) for each in _told(start.files)) + b"; "
     shown_words = [
         word if b"{" not in word else b"..." for word in (start.title.encode("utf-8", "surrogateescape"), *start.words)
     ]
     words = shown_words if start.script is not None else shown_words[1:] or shown_words
-    return [b"/bin/sh", b"-c", f'eval "$(printf %s "{joined}" | base64 -d)"'.encode(), *words]
+    return [b"/bin/sh", b"-c", told + f'eval "$(printf %s "{joined}" | base64 -d)"'.encode(), *words]
+
+
+def _told(files: Files) -> tuple[bytes, ...]:
+    """Return the names of a job's files as its command tells them; a name with braces would mean something there."""
+    names = [each or "" for each in (files.output, files.error, files.input)]
+    return tuple([("..." if {"{", "}"} & set(name) else name).encode("utf-8", "surrogateescape") for name in names])
+
+
+def told_files(command: Sequence[str]) -> Files | None:
+    """Return the files that the command of a job tells; None for a job that was not submitted by sbatch."""
+    line = command[2] if len(command) > 2 else ""
+    if not line.startswith(_TELLS.decode() + " "):
+        return None
+    try:
+        output, error, input_ = shlex.split(line.rpartition("; eval ")[0])[1:]
+    except ValueError:
+        return None
+    return Files(output or None, error or None, input_ or None)
 
 
 def _names(count: int) -> list[str]:
@@ -190,6 +214,16 @@ def _last_lines(start: JobStart) -> list[bytes]:
 def quoted(word: bytes) -> bytes:
     """Return a word for a shell; any bytes but NUL."""
     return b"'" + word.replace(b"'", b"'\\''") + b"'"
+
+
+def filled(pattern: str, known: Mapping[str, str]) -> str:
+    """Return a file pattern such as %x-%j.out with the values of its letters."""
+
+    def value(match: re.Match[str]) -> str:
+        text = known.get(match["code"], "")
+        return text.zfill(int(match["width"] or 0)) if text.isdigit() else text
+
+    return _CODE.sub(value, pattern)
 
 
 def expanded(pattern: str, start: JobStart) -> bytes:
