@@ -107,7 +107,6 @@ def test_jobs_wait_and_go_back_with_slurms_reasons(desk: SlurmDesk) -> None:
         ("-J", "parent", "-A", "lab", "-G1", "-o", "%x-%j.out", "--wrap", f"{GATE}; exit $((3 * SLURM_RESTART_COUNT))"),
         ("-J", "child", "-d", "afterok:1", "--wrap", "true"),
         ("-J", "mend", "-d", "afternotok:1", "--wrap", "true"),
-        ("-J", "later", "-b", "now+3", "--wrap", "true"),
         ("-J", "parent", "-d", "singleton", "--wrap", "true"),
         ("-J", "tasks", "-a", "0-2%1", "-d", "after:1", "--wrap", GATE),
         ("-J", "over", "-A", "lab", "-G1", "--wrap", "true"),
@@ -115,14 +114,15 @@ def test_jobs_wait_and_go_back_with_slurms_reasons(desk: SlurmDesk) -> None:
         if words[1] == "child":
             desk.until(1, "running")
         desk.typed("sbatch", "-Q", *words)
-    desk.until(6, "running")
+    desk.until(5, "running")
+    desk.typed("sbatch", "-Q", "-J", "later", "-b", "now+4", "--wrap", "true")
     assert desk.typed("squeue", "-h", "-t", "PD", "-o", "%i|%j|%r|%E") == (
         "2|child|Dependency|afterok:1(unfulfilled)\n"
         "3|mend|Dependency|afternotok:1(unfulfilled)\n"
-        "4|later|BeginTime|(null)\n"
-        "5|parent|Dependency|afterany:1(unfulfilled)\n"
-        "6_[1-2%1]|tasks|JobArrayTaskLimit|(null)\n"
-        "9|over|AssocGrpGRES|(null)\n"
+        "4|parent|Dependency|afterany:1(unfulfilled)\n"
+        "5_[1-2%1]|tasks|JobArrayTaskLimit|(null)\n"
+        "8|over|AssocGrpGRES|(null)\n"
+        "9|later|BeginTime|(null)\n"
     )
     # Back to the queue under the same id: the first run does not count.
     desk.typed("scontrol", "requeue", "1")
@@ -138,18 +138,18 @@ def test_jobs_wait_and_go_back_with_slurms_reasons(desk: SlurmDesk) -> None:
     ):
         assert field in shown, shown
     # What can be changed of a job that waits, all or nothing.
-    assert "'Foo=1'" in desk.refused("scontrol", "update", "JobId=9", "TimeLimit=5", "Foo=1").err
-    desk.typed("scontrol", "update", "JobId=9", "TimeLimit=1:00:00", "Priority=40", "JobName=new")
-    shown = desk.typed("scontrol", "-o", "show", "job", "9")
+    assert "'Foo=1'" in desk.refused("scontrol", "update", "JobId=8", "TimeLimit=5", "Foo=1").err
+    desk.typed("scontrol", "update", "JobId=8", "TimeLimit=1:00:00", "Priority=40", "JobName=new")
+    shown = desk.typed("scontrol", "-o", "show", "job", "8")
     assert "TimeLimit=01:00:00" in shown and "Priority=40" in shown and "JobName=new" in shown, shown
-    desk.typed("scancel", "9")
-    assert desk.typed("sacct", "-P", "-n", "-j", "9", "-o", "state,elapsed") == f"CANCELLED by {os.getuid()}|00:00:00\n"
+    desk.typed("scancel", "8")
+    assert desk.typed("sacct", "-P", "-n", "-j", "8", "-o", "state,elapsed") == f"CANCELLED by {os.getuid()}|00:00:00\n"
     desk.open_gate("gate")
-    desk.ended(1, 2, 3, 4, 5, 6, 7, 8)
-    assert desk.typed("sacct", "-X", "-P", "-n", "-j", "1,2,3,4,5", "-o", "jobid,state,exitcode,reason,restarts") == (
+    desk.ended(1, 2, 3, 4, 5, 6, 7, 9)
+    assert desk.typed("sacct", "-X", "-P", "-n", "-j", "1,2,3,4,9", "-o", "jobid,state,exitcode,reason,restarts") == (
         "1|FAILED|3:0|NonZeroExitCode|1\n"
         "2|CANCELLED|0:0|DependencyNeverSatisfied|0\n"
-        "3|COMPLETED|0:0|None|0\n4|COMPLETED|0:0|None|0\n5|COMPLETED|0:0|None|0\n"
+        "3|COMPLETED|0:0|None|0\n4|COMPLETED|0:0|None|0\n9|COMPLETED|0:0|None|0\n"
     )
 
 
