@@ -116,15 +116,16 @@ class ApiClient:
         wait_for_queue: bool = True,
         parameters: Mapping[str, Sequence[str]] | None = None,
         more: Document | None = None,
+        dry_run: bool = False,
     ) -> Document:
-        """Store a job for each command, all or none; `job` has the common options. The ids are consecutive.
+        """Store a job for each command, all or none, or only ask; `job` has the common options, ids are consecutive.
 
         `parameters` has, by name, the value of each parameter of a sweep in each command. `more` has `sweep`, `array`
         or `each`.
         """
         document = {"job": job, "commands": commands, "wait_for_queue": wait_for_queue}
         document |= ({"parameters": parameters} if parameters else {}) | (more or {})
-        return self._submit("submit-many", document, sender, key)
+        return self._submit("dry-run" if dry_run else "submit-many", document, sender, key)
 
     def _submit(self, verb: str, document: Document, sender: Sender | None, key: str | None) -> Document:
         if sender is None or self.broker is not None:

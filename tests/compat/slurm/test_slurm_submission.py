@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -169,6 +170,24 @@ def test_what_slurm_takes_for_no_script_is_refused(content: bytes, said: str) ->
 def test_every_form_of_a_begin_is_read(text: str, at: str) -> None:
     expected = datetime.strptime(f"2026-11-{at}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
     assert begin_at(text, NOW) == expected.timestamp()
+
+
+@pytest.mark.parametrize(
+    ("text", "now", "at"),
+    [
+        ("2027-07-01T08:00", datetime(2026, 11, 18, 12), datetime(2027, 7, 1, 6, tzinfo=UTC)),
+        ("16:00", datetime(2026, 10, 24, 20), datetime(2026, 10, 25, 15, tzinfo=UTC)),
+        ("tomorrow", datetime(2026, 3, 28, 20), datetime(2026, 3, 28, 23, tzinfo=UTC)),
+    ],
+)
+def test_a_begin_beyond_a_change_of_clocks_is_at_the_hour_of_that_day(
+    monkeypatch: pytest.MonkeyPatch, text: str, now: datetime, at: datetime
+) -> None:
+    with monkeypatch.context() as berlin:
+        berlin.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        assert begin_at(text, now) == at.timestamp()
+    time.tzset()
 
 
 def test_arrays_and_ids_are_read() -> None:

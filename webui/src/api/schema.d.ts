@@ -288,6 +288,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/requeue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End the attempts of selected jobs that run, and queue the jobs again under their ids
+         * @description The owner, or a token or session with the scope submit or admin.
+         */
+        post: operations["postJobsRequeue"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/rerun": {
         parameters: {
             query?: never;
@@ -4639,8 +4659,9 @@ export interface components {
          * @description What jobs of a program would do; nothing was stored.
          */
         Tried: {
-            /** @description How many jobs would be queued. */
+            /** @description How many jobs would be queued, and the id of the first if nothing else is submitted before. */
             count: number;
+            id: number;
             queue: string;
             state: components["schemas"]["State"];
             /** @description The amounts that each job asks for, in words. */
@@ -4649,6 +4670,8 @@ export interface components {
             workers: string[];
             /** @description Why the first job would not start now; null if it would. */
             reason: string | null;
+            /** @description The start time that the first job would wait for. */
+            not_before: string | null;
             /** @description The first commands, and whether each is one line for a shell. */
             commands: string[][];
             shell: boolean;
@@ -5284,6 +5307,32 @@ export interface operations {
         };
     };
     postJobsKill: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SelectBody"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            503: components["responses"]["Refusal"];
+            "4XX": components["responses"]["Refusal"];
+        };
+    };
+    postJobsRequeue: {
         parameters: {
             query?: never;
             header?: never;

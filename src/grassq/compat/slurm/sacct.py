@@ -133,7 +133,7 @@ def _jobs(client: ApiClient, typed: Typed) -> list[Job]:
 
 
 def _moment(typed: str) -> float:
-    now = datetime.now().astimezone()
+    now = datetime.now()
     if (after_s := from_now_s(typed, "time")) is not None:
         return now.timestamp() + after_s
     if typed.lower() in _HOURS:

@@ -133,7 +133,7 @@ def prepared(client: ApiClient, program: str, typed: Typed, work: Work) -> Slurm
         user=user_name(),
         uid=os.getuid(),
         gid=os.getgid(),
-        now=datetime.now().astimezone(),
+        now=datetime.now(),
         programs=slurm_links.job_programs(client.home),
     )
     made = submission(typed, work, submitter, waits.selectors)
@@ -192,9 +192,7 @@ def _would(client: ApiClient, typed: Typed, work: Work) -> int:
     """Say when and where a job would start, as Slurm does; what is refused is exit 1, as under Slurm."""
     try:
         sent = prepared(client, PROGRAM, typed, work)
-        would = client.submit_many(
-            [sent.command], sent.job, wait_for_queue=False, more={**_array(sent), "dry_run": True}
-        )
+        would = client.submit_many([sent.command], sent.job, wait_for_queue=False, more=_array(sent), dry_run=True)
     except (NotFound, Refused) as error:
         text(f"allocation failure: {clean(str(error))}\n", fd=2)
         return 1

@@ -18,7 +18,10 @@ _HOW = "write 16:00, now+1hour, tomorrow or 2026-12-01T08:00"
 
 
 def begin_at(text: str, now: datetime) -> float:
-    """Return a time in seconds since the epoch; an hour that is over today is tomorrow's. `now` is local time."""
+    """Return a time in seconds since the epoch; an hour that is over today is tomorrow's.
+
+    `now` is local time without an offset: the offset of today is not that of every day.
+    """
     typed = text.strip()
     if (after_s := from_now_s(typed, "--begin")) is not None:
         if after_s < 0:

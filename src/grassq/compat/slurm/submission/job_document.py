@@ -39,7 +39,7 @@ class SlurmSubmitter(NamedTuple):
     user: str
     uid: int
     gid: int
-    #: Local time.
+    #: Local time, without an offset.
     now: datetime
     #: A folder with Slurm's plain names.
     programs: str | None = None
