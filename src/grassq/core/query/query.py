@@ -40,7 +40,7 @@ class JobFacts(Struct, frozen=True, gc=False):
     created: float = 0.0
     started: float | None = None
     finished: float | None = None
-    #: The seconds for which its last attempt was suspended.
+    #: The seconds for which its last attempt was suspended; None if it was not.
     suspended_s: float | None = None
     attempt: int = 0
     exit_code: int | None = None
@@ -64,7 +64,7 @@ def facts_of(job: Job) -> JobFacts:
         job.created,
         job.started,
         job.finished,
-        job.suspended_s,
+        job.suspended_s or None,
         job.attempt,
         job.exit_code,
         job.spec.project,
