@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,14 @@ def test_the_help_is_asked_for_anywhere(home: Path, words: list[str]) -> None:
         (["ls {a}", "-p", "a=1,2"], "-p a=1,2: write the name and each value as a word of its own: -p a 1 2"),
         (["ls {a}", "-p", "a=1", "2"], "-p a=1: write the name and each value as a word of its own: -p a 1"),
         ([], "the command is missing: put it in quotes, with {NAME} for each parameter"),
+        (
+            ["exp1", "-p", "a", "1", "--", "echo", "{a}"],
+            "behind -- is the command, so 'exp1' has no place before it; a queue is --queue exp1",
+        ),
+        (
+            ["-p", "a", "it's", "--", "echo", "{a}"],
+            'the value "it\'s" of a has a quote; put the whole command in quotes, as one word',
+        ),
         (["x", "--nmae=y", "--nmae", "y"], "unknown option '--nmae'; did you mean --name?"),
         (["night.toml"], "night.toml is a sweep in a file: grass sweep --file night.toml"),
         (["x", "--stdin"], "--stdin cannot go with a sweep, whose commands come from TEMPLATE"),
@@ -106,6 +115,15 @@ def test_what_makes_no_sense_is_refused_before_anybody_is_asked(home: Path, word
     done = calls.grass(home, "sweep", *words)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"grass: {said}\n")
     assert not list(home.iterdir())
+
+
+def test_words_behind_two_dashes_are_one_command_and_each_value_stays_within_its_word(home: Path) -> None:
+    search = ["-p", "lr", "0.1", "a b; ls", "--sampling-mode", "grid", "--dry-run"]
+    done = calls.grass(home, "sweep", *search, "--", "python", "my train.py", "--lr={lr}")
+    assert [shlex.split(line) for line in done.stdout.splitlines()] == [
+        ["python", "my train.py", "--lr=0.1"],
+        ["python", "my train.py", "--lr=a b; ls"],
+    ], done.stderr
 
 
 def test_one_value_with_commas_is_remarked(home: Path) -> None:

@@ -127,7 +127,8 @@ they do sweep:ID, with the id of the first job.
                        random order (default), or the order of nested loops: the last parameter changes fastest
   --seed N             the random order: the same N gives the same order (default: a new order each time)
   --dry-run            print the lines, or with --file what would change, and enqueue nothing
-  --                   the next word is TEMPLATE, even if it begins with a minus sign or follows -p
+  --                   the next word is TEMPLATE, even if it begins with a minus sign or follows -p; several words are
+                       one command: -p lr 0.1 0.01 -- python train.py --lr {lr}
 
 Write {{ and }} for literal braces: ${{HOME}} becomes ${HOME} for the shell, {{gpu}} becomes {gpu} for Grass. Each line
 is read like a line of `grass enqueue --stdin`. The combinations are those of `simple_hypersearch`. The other options

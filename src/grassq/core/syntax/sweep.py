@@ -73,6 +73,8 @@ class Typed:
 
     def __init__(self) -> None:
         self.commands: list[str] = []
+        #: Those of the commands that are behind `--`.
+        self.behind: list[str] = []
         self.parameters: dict[str, list[str]] = {}
         self.samples: int | None = None
         self.mode = SHUFFLED
@@ -114,7 +116,8 @@ def read(words: Sequence[str], width: Callable[[str], int], shorts: Sequence[str
         word = words[at]
         head, equals, value = word.partition("=")
         if word == "--":
-            typed.commands += words[at + 1 :]
+            typed.behind = list(words[at + 1 :])
+            typed.commands += typed.behind
             break
         elif word in _HELP:
             typed.help = True

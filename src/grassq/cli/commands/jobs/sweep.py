@@ -88,7 +88,9 @@ def words(name: str, argv: list[str]) -> int:
         raise BadInput("--prune goes with --file: it ends what is no longer in the file")
     if not typed.parameters and len(typed.commands) == 1 and typed.commands[0].endswith(".toml"):
         raise BadInput(f"{typed.commands[0]} is a sweep in a file: grass sweep --file {typed.commands[0]}")
+    _join_words(typed)
     search = _search(typed, given)
+    _check_values(typed, search)
     seed = typed.order(lambda: int(new_key(), 16))
     lines = search.lines(seed)
     if given.has(DRY_RUN):
@@ -101,6 +103,26 @@ def words(name: str, argv: list[str]) -> int:
     more = '"sweep":' + json.dumps({"definition": shlex.join(argv)[:DEFINITION_CHARS_MAX]})
     words = ["--stdin", *line_words(typed.commands[0], rest), *rest]
     return enqueue(words, broker, name, text, parameters=parameters, more=more)
+
+
+def _join_words(typed: sweep.Typed) -> None:
+    """Make one command of the words behind `--`; in each of them a value is put within quotes."""
+    if len(typed.behind) < 2:
+        return
+    if before := typed.commands[: -len(typed.behind)]:
+        word = sweep.shown(before[0])
+        raise BadInput(f"behind -- is the command, so {word} has no place before it; a queue is --queue {before[0]}")
+    typed.commands = [shlex.join(typed.behind)]
+
+
+def _check_values(typed: sweep.Typed, search: sweep.Search) -> None:
+    """Refuse a value that would end the quotes of its word."""
+    if len(typed.behind) < 2:
+        return
+    for name, values in search.parameters.items():
+        if quoted := next((value for value in values if "'" in value), None):
+            value = sweep.shown(quoted)
+            raise BadInput(f"the value {value} of {name} has a quote; put the whole command in quotes, as one word")
 
 
 def _search(typed: sweep.Typed, given: _Given) -> sweep.Search:
