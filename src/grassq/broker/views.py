@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from math import isinf
-from time import localtime, strftime
 from typing import cast
 
 from grassq import __version__
@@ -13,7 +12,7 @@ from grassq.broker.actions.suspend import suspension_text
 from grassq.broker.batch import Batch
 from grassq.broker.documents.job import JobDocument, JobFilesDocument
 from grassq.broker.documents.overview import FleetDocument, OverviewDocument, PausedDocument
-from grassq.broker.documents.texts import maybe_text, timestamp, word_text
+from grassq.broker.documents.texts import clock_text, maybe_text, timestamp, word_text
 from grassq.broker.documents.why import TurnDocument, WhyJobDocument
 from grassq.broker.selection import Reading, read
 from grassq.broker.summary.directory import directory_of
@@ -42,8 +41,6 @@ SHOW_PAGE = 200
 WHY_PAGE = 40
 #: A worker that was silent for less is probably about to reconnect: its jobs are not called unreachable yet.
 UNREACHABLE_S = 5.0
-#: A time that is closer than this, in seconds, is written without its day.
-CLOCK_ALONE_S = 20 * 3600.0
 
 Document = dict[str, object]
 
@@ -332,9 +329,8 @@ def _blocker_line(batch: Batch, blocker: Blocker) -> str:
     why = "" if numbers.split(",")[0] in blocker.why or "needed" in blocker.why else f" ({blocker.why})"
     if blocker.starts_by is not None:
         at = batch.now + blocker.starts_by - batch.mono
-        form = "%H:%M" if at - batch.now < CLOCK_ALONE_S else "%b %d %H:%M"
         # Rounded up to the minute, or it would be too early.
-        why = f" ({blocker.why} and starts by {strftime(form, localtime(at + 60))} at the latest)"
+        why = f" ({blocker.why} and starts by {clock_text(at + 60, batch.now)} at the latest)"
     others = f"; programs outside of Grass use {blocker.others}" if blocker.others else ""
     if blocker.drained:
         group = VRAM_OF if blocker.resource in (SLOT, VRAM) else blocker.resource

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grassq.broker.actions.bulk import Action, Applied
 from grassq.broker.batch import Batch
-from grassq.broker.documents.texts import timestamp
+from grassq.broker.documents.texts import clock_text
 from grassq.core.model import FINAL, Job, State
 from grassq.core.suspension.events import Regain, Reorder, Resume, Suspend
 from grassq.core.suspension.room import has_room, in_the_way, limit_in_the_way, regained, returning
@@ -46,7 +46,9 @@ class SuspendJobs(Action):
         for before, job in zip(jobs, after, strict=True):
             if before is job and job.suspension is not None:
                 devices = "its devices are given back" if job.suspension.frees else "its devices stay taken"
-                notes[job.id] = f"job {job.id} is suspended already, since {timestamp(job.suspension.since)}; {devices}"
+                notes[job.id] = (
+                    f"job {job.id} is suspended already, since {clock_text(job.suspension.since, batch.now)}; {devices}"
+                )
             elif self.frees:
                 notes[job.id] = MEMORY_STAYS
         return Applied(after, notes=_once(notes))
@@ -104,7 +106,7 @@ def suspension_text(batch: Batch, job: Job) -> str | None:
     known = job.suspension
     if known is None or known.is_over or job.state in FINAL:
         return None
-    since = f"suspended since {timestamp(known.since)}"
+    since = f"suspended since {clock_text(known.since, batch.now)}"
     if known.waits:
         limit = limit_in_the_way(batch.board, job)
         what = "its devices have room again" if limit is None else f"its groups have room again; {limit}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from time import localtime, strftime
 from typing import overload
 
 from grassq.core.model import CLOCK_MAX
@@ -11,6 +12,8 @@ from grassq.core.model import CLOCK_MAX
 #: Characters of a command in a list that has many jobs.
 COMMAND_CHARS_MAX = 8_000
 CUT = "…"
+#: A time that is further away than this is written with its day.
+CLOCK_ALONE_S = 20 * 3600.0
 
 
 @overload
@@ -27,6 +30,11 @@ def timestamp(at: float | None) -> str | None:
         return None
     at = min(max(at, 0.0), CLOCK_MAX)
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def clock_text(at: float, now: float) -> str:
+    """Return a time as people on this machine say it: the hour, and the day if it is not about today."""
+    return strftime("%H:%M" if abs(at - now) < CLOCK_ALONE_S else "%b %d %H:%M", localtime(at))
 
 
 def maybe_text(word: bytes | None) -> str | None:
