@@ -8,11 +8,13 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec import UNSET
 from msgspec.structs import replace
 from tests.builders import T0, a_board, a_capacity, a_job, a_placement, a_request, a_worker, an_offer, detecting, finish
 
-from grassq.core.model import FINAL, HOLDING, ForQueue, ForTime, Job, Offer, State, WorkerInfo
+from grassq.core.model import FINAL, HOLDING, Constraints, ForQueue, ForTime, Job, Offer, State, WorkerInfo
 from grassq.core.planner.board import EVERYTHING, Board
+from grassq.core.planner.limits.groups import GroupLimit
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import machine_capacity
 from grassq.core.resources.amounts import ONE, Allocation
@@ -80,6 +82,8 @@ def jobs(draw: st.DrawFn) -> Job:
         placement=a_placement(worker, draw(allocations)) if state in HOLDING | FINAL else None,
         cpu=draw(st.integers(1, 2)),
     )
+    groups = draw(st.sampled_from([(), ("project:p",), ("project:p", "tag:a=1"), ("tag:a=1",), ("tag:a=2",)]))
+    job = replace(job, spec=replace(job.spec, constraints=Constraints(groups=groups or UNSET)))
     waits = draw(st.sampled_from([(ForQueue(),), (ForTime(T0),), (ForTime(T0), ForQueue())]))
     return replace(job, waits=waits) if state is State.WAITING else job
 
@@ -108,6 +112,10 @@ class Boards(RuleBasedStateMachine):
     def put(self, job: Job) -> None:
         self.board.put(job)
         self.jobs[job.id] = job
+
+    @rule(name=st.sampled_from(["project:p", "tag:a=1"]), limit=st.sampled_from([None, GroupLimit(jobs=1)]))
+    def set_limit(self, name: str, limit: GroupLimit | None) -> None:
+        self.board.set_group_limit(name, limit)
 
     @rule(info=infos, online=st.booleans())
     def set_worker(self, info: WorkerInfo, online: bool) -> None:
@@ -138,10 +146,25 @@ class Boards(RuleBasedStateMachine):
         for job in queued:
             shapes[shape_of(job)].append(job.order)
         assert {shape: [*line] for shape, line in self.board.shapes()} == shapes
+        assert all([*self.board.line(shape)] == line for shape, line in shapes.items())
         assert self.board.next_ids(2) == [job.id for job in queued[:2]]
         assert self.board.next_ids(99) == [job.id for job in queued]
         for queue in QUEUES:
             assert self.board.queued(queue) == sum(job.spec.queue == queue for job in queued)
+
+    @invariant()
+    def request_classes_differ_in_limited_groups_only(self) -> None:
+        classes: dict[object, list[int]] = defaultdict(list)
+        for (queue, _, constraints), line in self.board.shapes():
+            groups = () if constraints.groups is UNSET else constraints.groups
+            classes[queue, tuple(name for name in groups if name in self.board.group_limits)] += line
+        found = [each for each in self.board.request_classes() if each.count]
+        assert sorted(sorted(order for line in each.lines() for order in line) for each in found) == sorted(
+            sorted(line) for line in classes.values()
+        )
+        for each in found:
+            firsts = sorted(line.first for line in each.lines())
+            assert [order for order, _ in each.index.fitting([99 * ONE] * len(each.names))] == firsts
 
     @invariant()
     def queues_are_what_the_workers_offer(self) -> None:

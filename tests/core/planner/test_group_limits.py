@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from random import Random
 
 from bench.packing.machines import Machine
@@ -310,6 +311,48 @@ def test_without_a_limit_that_binds_a_plan_is_what_it_was(
     board.set_group_limit(P, None)
     after = plan(board, now)
     assert (after.placements, after.heads) == (before.placements, before.heads)
+
+
+@settings(max_examples=25, deadline=None)
+@given(worlds(), st.integers(0, 2**32))
+def test_tags_without_a_limit_change_nothing_in_any_plan(world: tuple[Board, list[Job]], seed: int) -> None:
+    plain, jobs = world
+    tagged, random, now = deepcopy(plain), Random(seed), T0
+    limits = dict(plain.group_limits)
+    for job in jobs:
+        groups = job.spec.constraints.groups
+        plain.put(job)
+        tagged.put(of(job, *(() if groups is UNSET else groups), *random.sample(["tag:s=1", f"tag:n={job.id}"], 1)))
+    for _ in range(2 * len(jobs) + 2):
+        now += 1
+        name = random.choice(GROUPS)
+        limit = limits.get(name) if random.random() < 0.8 else None
+        for board in (plain, tagged):
+            board.set_group_limit(name, limit)
+        made, same = plan(plain, now), plan(tagged, now)
+        assert (same.placements, same.heads, same.kept) == (made.placements, made.heads, made.kept)
+        assert sum(bool(each.count) for each in tagged.request_classes()) == sum(
+            bool(each.count) for each in plain.request_classes()
+        )
+        apply(plain, made, now)
+        apply(tagged, same, now)
+        own = [job.id for job in plain.holding.values() if plain.predecessor(job) is None]
+        if own:
+            ended = random.choice(own)
+            finish(plain, ended, now)
+            finish(tagged, ended, now)
+
+
+def test_a_tag_of_its_own_for_each_job_makes_no_request_class_of_its_own() -> None:
+    seeds = [of(a_job(i, gpu=1), f"tag:seed={i}") for i in range(1, 2001)]
+    board = a_board(a_worker(gpu=1), jobs=seeds)
+    assert len([*board.request_classes()]) == 1
+    board.set_group_limit("tag:seed=1", GroupLimit(jobs=0))
+    assert [each.count for each in board.request_classes()] == [1999, 1]
+    assert go_on(board) == [2]
+    board.set_group_limit("tag:seed=1", None)
+    finish(board, 2)
+    assert go_on(board) == [1] and len([*board.request_classes()]) == 1
 
 
 def test_outlook_answers_for_jobs_behind_those_that_the_next_plan_starts() -> None:

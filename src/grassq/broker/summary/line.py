@@ -14,7 +14,7 @@ def line_jobs(batch: Batch, queue: str | None, most: int) -> tuple[list[Job], in
     if queue is None:
         ids = board.next_ids(most)
     else:
-        lines = (line.upto(most) for each in board.request_classes(queue) for _, line in each.shapes())
+        lines = (line.upto(most) for each in board.request_classes(queue) for line in each.lines())
         ids = [board.id_at(order) for order in heapq.nsmallest(most, (order for line in lines for order in line))]
     found = batch.fetch(ids)
     return [found[id_] for id_ in ids if id_ in found], board.queued(queue)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from grassq.broker.batch import Batch
 from grassq.core.model import ForQueue, Job, State
 from grassq.core.planner.explain import never_fits
@@ -26,6 +29,7 @@ class Eligibility:
 
     def never(self, shape: Shape) -> str | None:
         """Return why no known worker could ever run a job of this shape; None if some could."""
+        shape = _groupless(shape)
         if shape not in self._never:
             self._never[shape] = never_fits(self._board, *shape)
         return self._never[shape]
@@ -37,6 +41,7 @@ class Eligibility:
 
     def why(self, shape: Shape) -> str | None:
         """Return why a job of this shape must wait for its queue; None if it can be queued."""
+        shape = _groupless(shape)
         if shape not in self._why:
             self._why[shape] = self._look(shape)
         return self._why[shape]
@@ -49,6 +54,12 @@ class Eligibility:
             return f"no queue {shape[0]!r} yet; `grass create-queue {shape[0]}` makes it"
         never = self.never(shape)
         return None if never is None else f"no worker can run it: {never}"
+
+
+def _groupless(shape: Shape) -> Shape:
+    """Return a shape without its groups: they do not matter to queues and machines, and there may be one per job."""
+    queue, request, constraints = shape
+    return shape if constraints.groups is UNSET else (queue, request, replace(constraints, groups=UNSET))
 
 
 def reevaluate(batch: Batch) -> None:

@@ -15,7 +15,7 @@ from grassq.core.planner.fleet import EVERYTHING as EVERYTHING
 from grassq.core.planner.fleet import Fleet
 from grassq.core.planner.heads import Head, Kept, ReservationPolicy
 from grassq.core.planner.limits.attempt_times import AttemptTimes
-from grassq.core.planner.limits.groups import GroupLimit, Groups
+from grassq.core.planner.limits.groups import GroupLimit, Groups, names_in
 from grassq.core.planner.prefetch import Prefetch, PrefetchPolicy
 from grassq.core.planner.ranks import Ranks
 from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of, shape_of
@@ -143,7 +143,8 @@ class Board(Fleet):
     def _queue(self, one: Job, orders: Sequence[int]) -> None:
         """Add the positions of queued jobs of the same shape as this one."""
         names, amounts = amounts_of(one.spec.request)
-        self._request_class(one.spec.queue, one.spec.constraints, names).extend(amounts, orders)
+        constraints = one.spec.constraints
+        self._request_class(one.spec.queue, constraints, names).extend(amounts, orders, constraints)
         self._line.extend(orders)
 
     def _hold(self, job: Job) -> None:
@@ -210,7 +211,7 @@ class Board(Fleet):
         """
         if state is State.QUEUED:
             names, amounts = amounts_of(shape[1])
-            self._request_class(shape[0], shape[2], names).extend(amounts, orders, is_indexed=False)
+            self._request_class(shape[0], shape[2], names).extend(amounts, orders, shape[2], is_indexed=False)
         else:
             self.blocked[shape] = SortedOrders(orders)
 
@@ -237,6 +238,7 @@ class Board(Fleet):
             self.reasons.pop(shape, None)
 
     def _request_class(self, queue: str, constraints: Constraints, names: tuple[str, ...]) -> RequestClass:
+        constraints = self.groups.only_limited(constraints)
         request_classes = self._request_classes.setdefault(queue, {})
         request_class = request_classes.get((constraints, names))
         if request_class is None:
@@ -254,11 +256,11 @@ class Board(Fleet):
         elif job.state is State.QUEUED:
             names, amounts = amounts_of(job.spec.request)
             request_class = self._request_class(job.spec.queue, job.spec.constraints, names)
-            request_class.remove(amounts, job.order)
+            request_class.remove(amounts, job.order, job.spec.constraints)
             request_classes = self._request_classes[job.spec.queue]
             if not request_class.count and len(request_classes) > REQUEST_CLASSES_KEPT:
                 # Otherwise the empty class is kept, as most come back.
-                del request_classes[job.spec.constraints, names]
+                del request_classes[request_class.constraints, names]
             self._line.remove(job.order)
         elif job.waits:
             self.timed.pop(job.id, None)
@@ -280,7 +282,23 @@ class Board(Fleet):
 
     def set_group_limit(self, name: str, limit: GroupLimit | None) -> None:
         """Limit what the jobs of a group hold at once, or lift the limit; no job that runs is ended."""
+        was_limited = name in self.group_limits
         self.groups.set(name, limit, (job for job in self.holding.values() if self.counts(job)))
+        if was_limited != (limit is not None):
+            self._classify_again(name)
+
+    def _classify_again(self, group: str) -> None:
+        """Put the queued jobs of a group into other request classes: it has a limit now, or has none any more."""
+        for queue, request_classes in self._request_classes.items():
+            for (constraints, names), request_class in [*request_classes.items()]:
+                moved = []
+                if group in names_in(constraints):
+                    del request_classes[constraints, names]
+                    moved = [(amounts_of(shape[1])[1], shape[2], line) for shape, line in request_class.shapes()]
+                elif group in request_class.groups:
+                    moved = request_class.take_out(group)
+                for amounts, own, line in moved:
+                    self._request_class(queue, own, names).extend(amounts, [*line], own)
 
     def _count(self, job: Job, *, taking: bool, in_groups: bool = True) -> None:
         assert job.placement is not None
@@ -371,8 +389,13 @@ class Board(Fleet):
     def line(self, shape: Shape) -> SortedOrders:
         """Return the positions of the queued jobs of a shape."""
         names, amounts = amounts_of(shape[1])
-        request_class = self._request_classes.get(shape[0], {}).get((shape[2], names))
-        return SortedOrders() if request_class is None else request_class.line(amounts)
+        of_queue = self._request_classes.get(shape[0], {})
+        request_class = of_queue.get((self.groups.only_limited(shape[2]), names))
+        return SortedOrders() if request_class is None else request_class.line(amounts, shape[2])
+
+    def request_class_of(self, job: Job) -> RequestClass:
+        """Return the request class of a queued job."""
+        return self._request_class(job.spec.queue, job.spec.constraints, amounts_of(job.spec.request)[0])
 
     def unfinished(self, queue: str) -> int:
         """Return how many jobs of a queue run or will still run."""

@@ -180,13 +180,8 @@ class Scan:
 
     def _start_head(self, job: Job) -> PlannedStart | None:
         """Start a head with a reservation: only reservations of earlier heads block it."""
-        names, amounts = amounts_of(job.spec.request)
-        request_class = next(
-            k
-            for k in self._board.request_classes(job.spec.queue)
-            if (k.constraints, k.names) == (job.spec.constraints, names)
-        )
-        key = request_class.key_of(amounts)
+        request_class = self._board.request_class_of(job)
+        key = request_class.key_of(amounts_of(job.spec.request)[1])
         passed = self._passed.get((id(request_class), key))
         if (request_class.first(key) if passed is None else passed[1]) != job.order:
             return None  # another job of its shape came back, goes first and does not fit

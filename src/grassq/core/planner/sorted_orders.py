@@ -90,6 +90,10 @@ class SortedOrders:
     def extend(self, orders: Sequence[int]) -> None:
         """Add sorted positions; appending many at the end costs next to nothing."""
         part = self._parts[-1]
+        if len(orders) > PART_MAX and part and orders[0] <= part[-1]:
+            whole = SortedOrders(sorted([*self, *orders]))
+            self._parts, self._firsts, self._length = whole._parts, whole._firsts, whole._length
+            return
         if len(orders) < 2 or (part and orders[0] <= part[-1]):
             for order in orders:
                 self.add(order)

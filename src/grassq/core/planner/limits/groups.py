@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from grassq.core.model import Constraints, Job
 from grassq.core.resources.amounts import Request, amount_text
@@ -97,6 +98,13 @@ class Groups:
         if not self.limits or constraints.groups is UNSET:
             return ()
         return tuple(name for name in constraints.groups if name in self.limits)
+
+    def only_limited(self, constraints: Constraints) -> Constraints:
+        """Return constraints without the groups that have no limit, which do not matter to a plan."""
+        if constraints.groups is UNSET:
+            return constraints
+        limited = self.limited(constraints)
+        return constraints if limited == constraints.groups else replace(constraints, groups=limited or UNSET)
 
     def is_exceeded(self, constraints: Constraints) -> bool:
         """Tell whether a group of a job holds more than its limit already."""
