@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,10 +20,11 @@ from grassq.broker.summary.brief import glance
 from grassq.broker.sweeps import apply, limits
 from grassq.broker.sweeps.apply import ThereSweep
 from grassq.broker.sweeps.objects import NewSweep
-from grassq.broker.tokens import OWNER
+from grassq.broker.tokens import OWNER, Bearer, TokenLimits
 from grassq.core.model import State
 from grassq.core.planner.limits.groups import GroupLimit
 from grassq.core.sweeps.sweep import Sweep
+from grassq.errors import GrassError
 
 
 def submit(fixture: DeciderFixture, count: int, **more: Any) -> list[int]:
@@ -226,3 +228,63 @@ def test_a_sweep_of_another_token_is_another_sweep() -> None:
     fixture.do(lambda batch: service.submit(batch, theirs, "t", b"d", new))
     assert read(fixture).sweep is None
     assert fixture.do(lambda batch: apply.find(batch, "fit", "0badc0de")).id == 1
+
+
+def test_a_refused_submission_changes_nothing_and_reloads_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    fixture = a_decider()
+    generation = fixture.decider.status.generation
+    lost = replace(a_draft(), after=(("ok", ("999",)),))
+    few = Bearer("t", TokenLimits(jobs=2))
+    array = NewSweep(kind="array", at_once=2)
+    refused: list[tuple[list[Draft], NewSweep | None, Bearer]] = [
+        ([lost], None, OWNER),
+        ([lost], array, OWNER),
+        ([lost], array, few),
+        ([a_draft()] * 3, array, few),
+    ]
+    for drafts, sweep, bearer in refused:
+        answer = fixture.ask(partial(service.submit, drafts=drafts, key="k", digest=b"d", sweep=sweep, bearer=bearer))
+        assert isinstance(answer, GrassError), answer
+    assert fixture.decider.status.generation == generation and not caplog.records
+    assert not fixture.decider.board.sweeps and not fixture.decider.board.group_limits
+    two = fixture.do(
+        lambda batch: [
+            isinstance(refusal(partial(service.submit, batch, [lost], "k", b"d", None, few)), GrassError),
+            service.submit(batch, [a_draft()] * 2, "l", b"d", None, few),
+        ]
+    )
+    assert two == [True, [1, 2]], "what was refused earlier in a batch does not count for the token"
+
+
+def refusal(call: Callable[[], object]) -> Exception | None:
+    """Return how a call is refused."""
+    try:
+        call()
+    except GrassError as error:
+        return error
+    return None
+
+
+def test_sweeps_of_others_with_the_same_name_do_not_hide_a_sweep_in_a_file() -> None:
+    fixture = a_decider()
+    (first,) = submit(fixture, 1, kind="file", name="train")
+    other = [replace(a_draft(), spec=replace(a_draft().spec, by="b"))]
+    for kind in ("array", "file"):
+        for _ in range(51):
+            new, key = NewSweep(kind=kind, name="train"), next(fixture.keys)
+            call = Call(partial(service.submit, drafts=other, key=key, digest=b"d", sweep=new))
+            fixture.decider.process([call])
+    found = fixture.do(lambda batch: apply.find(batch, "train", None))
+    assert found is not None and found.id == first
+
+
+def test_a_sweep_that_is_applied_again_stays_as_it_was_if_its_new_jobs_are_refused() -> None:
+    fixture = a_decider()
+    (first,) = submit(fixture, 1, kind="file", name="fit")
+    generation, before = fixture.decider.status.generation, stored(fixture, first)
+    there = fixture.do(lambda batch: apply.read_page(batch, "fit", None, ThereSweep()))[0]
+    new = NewSweep(kind="file", name="fit", definition="wider", at_once=1)
+    lost = [replace(a_draft(), after=(("ok", ("999",)),))]
+    answer = fixture.ask(lambda batch: apply.run(batch, lost, new, there, "k", b"d", OWNER, None))
+    assert isinstance(answer, GrassError)
+    assert fixture.decider.status.generation == generation and stored(fixture, first) == before

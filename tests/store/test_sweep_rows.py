@@ -25,10 +25,13 @@ def test_a_sweep_is_kept_with_its_jobs_until_the_last_of_them_is_removed(store: 
     store.commit(Changes(sweeps={2: sweep, 9: a_sweep(9, is_open=False)}))
     assert store.sweeps([2, 3]) == {2: sweep}
     assert store.open_sweeps() == [sweep]
-    assert [each.id for each in store.sweeps_named("fit", 5)] == [9, 2]
     assert [each.id for each in store.newest_sweeps(5)] == [9, 2] and [each.id for each in store.newest_sweeps(1)] == [
         9
     ]
+    others = {id_: a_sweep(id_, kind="array", is_open=False) for id_ in range(20, 80)}
+    store.commit(Changes(sweeps=others | {10: a_sweep(10, token="other", is_open=False)}))
+    newest = [store.sweep_file(*asked) for asked in (("fit", None), ("fit", "0badc0de"), ("fit", ""), ("x", None))]
+    assert [each and each.id for each in newest] == [9, 2, 9, None]
     spec = kept(store, 3).spec
     assert (spec.sweep, spec.array_index, spec.array_of, spec.point) == (2, 9, (3, 7, 9), "p")
     assert text(store, "sweep:2") == [2, 3, 4] and text(store, "sweep:3") == []

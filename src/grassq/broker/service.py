@@ -44,6 +44,9 @@ from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
 from grassq.store.rows import stored_bytes
 
+#: What new jobs wait for, by what their drafts say.
+_AllConditions = Mapping[tuple[After, tuple[Dependency, ...]], Conditions]
+
 
 class Draft(Struct, frozen=True):
     """A job as asked for, before it has an id."""
@@ -82,7 +85,8 @@ def submit(
 ) -> list[int]:
     """Store new jobs, all or none; the same key again returns the same ids.
 
-    They are a new sweep if one is described, or parts of the sweep `into`. Jobs of a sweep without a name share one.
+    They are a new sweep if one is described, or parts of the sweep `into`, which is then as described. Jobs of a sweep
+    without a name share one.
     """
     known = recall(batch, key, digest)
     if known is not None:
@@ -92,11 +96,15 @@ def submit(
     refuse_what_never_fits(eligibility, shapes)
     first, name = batch.next_id, None
     if sweep is not None:
-        made = into or sweeps.begin(batch, sweep, first, drafts[0].spec.by)
-        name = made.name if is_name(made.name) else sweeps.sweep_name(made.id)
-        specs = sweeps.in_sweep([draft.spec for draft in drafts], made.id, is_grouped=sweep.is_grouped)
+        id_ = first if into is None else into.id
+        specs = sweeps.in_sweep([draft.spec for draft in drafts], id_, is_grouped=sweep.is_grouped)
         drafts = [replace(draft, spec=spec) for draft, spec in zip(drafts, specs, strict=True)]
-    insert(batch, drafts, eligibility, name, bearer)
+    conditions = _accepted(batch, drafts, bearer)
+    if sweep is not None:
+        by = drafts[0].spec.by
+        made = sweeps.begin(batch, sweep, first, by) if into is None else sweeps.renew(batch, into, sweep)
+        name = made.name if is_name(made.name) else sweeps.sweep_name(made.id)
+    _insert(batch, drafts, eligibility, conditions, name, bearer)
     batch.changes.submissions[key] = Submission(key, digest, first, len(drafts), batch.now)
     return list(range(first, first + len(drafts)))
 
@@ -131,16 +139,16 @@ def refuse_what_never_fits(eligibility: Eligibility, shapes: Iterable[Shape]) ->
             raise Refused(f"this can never run: {never}")
 
 
-def insert(
-    batch: Batch,
-    drafts: Sequence[Draft],
-    eligibility: Eligibility,
-    name: str | None = None,
-    bearer: Bearer = tokens.OWNER,
-) -> list[Job]:
-    """Add new jobs and return them; `name` is for drafts without a name.
+def insert(batch: Batch, drafts: Sequence[Draft], eligibility: Eligibility, bearer: Bearer = tokens.OWNER) -> list[Job]:
+    """Add new jobs and return them; raise as `_accepted` does."""
+    return _insert(batch, drafts, eligibility, _accepted(batch, drafts, bearer), None, bearer)
 
-    Raise Refused if no ids are left, or if the jobs are beyond the limits of the token that answers for them.
+
+def _accepted(batch: Batch, drafts: Sequence[Draft], bearer: Bearer) -> _AllConditions:
+    """Find what new jobs wait for, and count them for their token; nothing is refused after this.
+
+    Raise Refused if no ids are left, or if the jobs are beyond the limits of the token that answers for them. Every
+    refusal comes before the first change: a call that has changed something and fails costs a reload of the board.
     """
     if batch.board.is_unsure_of_ids and batch.board.unreconciled:
         names = ", ".join(sorted(batch.board.unreconciled))
@@ -151,10 +159,22 @@ def insert(
     if batch.next_id + len(drafts) - 1 > ID_MAX:
         left = max(0, ID_MAX - batch.next_id + 1)
         raise Refused(f"{left} job ids are left in this store, of {ID_MAX:,}; start a broker with a new store")
+    conditions = _conditions(batch, drafts)
     if bearer.token is not None:
         tokens.take_up(batch, bearer, len(drafts), sum(stored_bytes(draft.spec) for draft in drafts))
+    return conditions
+
+
+def _insert(
+    batch: Batch,
+    drafts: Sequence[Draft],
+    eligibility: Eligibility,
+    conditions: _AllConditions,
+    name: str | None,
+    bearer: Bearer,
+) -> list[Job]:
+    """Add new jobs that were accepted; `name` is for drafts without a name."""
     batch.changes.environments.update({draft.spec.env_digest: draft.environment for draft in drafts})
-    conditions = _conditions(batch, drafts)
     jobs = [
         _new_job(batch, draft, id_, eligibility, name, bearer.token, conditions.get(_after(draft), NO_CONDITIONS))
         for id_, draft in enumerate(drafts, batch.next_id)
@@ -170,7 +190,7 @@ def _after(draft: Draft) -> tuple[After, tuple[Dependency, ...]]:
     return draft.after, draft.dependencies
 
 
-def _conditions(batch: Batch, drafts: Sequence[Draft]) -> dict[tuple[After, tuple[Dependency, ...]], Conditions]:
+def _conditions(batch: Batch, drafts: Sequence[Draft]) -> _AllConditions:
     """Find what the drafts wait for, once for all that wait for the same; raise Refused for too many edges."""
     counts = Counter(_after(draft) for draft in drafts if draft.after or draft.dependencies)
     found = {}
@@ -186,7 +206,7 @@ def _wait_for_jobs(
     batch: Batch,
     drafts: Sequence[Draft],
     jobs: Sequence[Job],
-    conditions: Mapping[tuple[After, tuple[Dependency, ...]], Conditions],
+    conditions: _AllConditions,
 ) -> None:
     """Store the edges of new jobs; jobs that can never start fail at once, with the reason."""
     for draft, job in zip(drafts, jobs, strict=True):

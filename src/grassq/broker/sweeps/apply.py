@@ -22,8 +22,6 @@ from grassq.core.syntax.selectors import BySweep
 
 #: How many jobs one page has.
 PAGE_JOBS = 200
-#: How many sweeps of one name are looked at for the one of the caller.
-SAME_NAME_MAX = 50
 
 
 class ThereSweep(Struct):
@@ -38,8 +36,9 @@ class ThereSweep(Struct):
 
 def find(batch: Batch, name: str, token: str | None) -> Sweep | None:
     """Return the newest sweep in a file of this name and this token."""
-    known = [*batch.changes.sweeps.values(), *batch.store.sweeps_named(name, SAME_NAME_MAX)]
-    mine = {each.id: each for each in reversed(known) if (each.name, each.kind, each.token) == (name, "file", token)}
+    stored = batch.store.sweep_file(name, token)
+    known = [*([] if stored is None else [stored]), *batch.changes.sweeps.values()]
+    mine = {each.id: each for each in known if (each.name, each.kind, each.token) == (name, "file", token)}
     return mine[max(mine)] if mine else None
 
 
@@ -79,5 +78,7 @@ def run(
     is_newer = batch.store.last_of_sweep(sweep.id) > there.last
     if is_newer or any(job.spec.sweep == sweep.id for job in batch.changes.inserted.values()):
         return None
-    sweep = objects.renew(batch, sweep, new)
-    return submit(batch, drafts, key, digest, new, bearer, into=sweep) if drafts else []
+    if drafts:
+        return submit(batch, drafts, key, digest, new, bearer, into=sweep)
+    objects.renew(batch, sweep, new)
+    return []

@@ -44,9 +44,10 @@ class SweepReader(JobReader):
         """Return the newest sweeps, newest first, at most `limit`."""
         return self._read(_sweep_from, sql.SELECT_NEWEST_SWEEPS, limit)
 
-    def sweeps_named(self, name: str, limit: int) -> list[Sweep]:
-        """Return the sweeps of a name, newest first, at most `limit`."""
-        return self._read(_sweep_from, sql.SELECT_SWEEPS_OF_NAME, name, limit)
+    def sweep_file(self, name: str, token: str | None) -> Sweep | None:
+        """Return the newest sweep in a file of this name and this token; None for a token is the owner."""
+        found = self._read(_sweep_from, sql.SELECT_SWEEP_FILE, name, token or "")
+        return found[0] if found else None
 
     def sweeps_below(self, id_: int, limit: int) -> list[Sweep]:
         """Return the sweeps with ids below `id_`, newest first, at most `limit`."""
