@@ -8,25 +8,27 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker
 
 from grassq.broker import service
 from grassq.broker.actions import limits
 from grassq.broker.actions.bulk import BulkChange, BulkResult
-from grassq.broker.actions.jobs import KillJobs, RerunJobs
+from grassq.broker.actions.jobs import KillJobs, ReleaseJobs, RerunJobs
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.broker.tokens import OWNER, Bearer
+from grassq.core.model import State
 from grassq.core.planner.limits.groups import GroupLimit
 from grassq.core.planner.limits.membership import groups_of
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
 
 
-def unique(key: str, sent: str, bearer: Bearer = OWNER) -> Call:
+def unique(key: str, sent: str, bearer: Bearer = OWNER, *, hold: bool = False) -> Call:
     """The submission of a job with a unique key, under the key of a request."""
-    draft = a_draft()
+    draft = a_draft(hold=hold)
     draft = replace(draft, spec=replace(draft.spec, unique=key))
     return Call(partial(service.submit_unique, draft=draft, key=sent, digest=b"d", bearer=bearer), True, sent)
 
@@ -80,6 +82,26 @@ def test_a_rerun_keeps_its_key_and_waits_for_nobody_else() -> None:
     assert done.ids == [3]
     assert done.notes == ["job 2 is left out: another job with unique key 'x' is run again"]
     assert ids(fixture, unique("x", "3")) == [(3, True)]
+
+
+def test_a_job_that_is_taken_over_from_a_revoked_token_does_not_share_its_key_with_an_unfinished_one() -> None:
+    fixture = a_decider()
+    bearers = (OWNER, Bearer("t1"), Bearer("t2"))
+    held = [unique("x", str(number), bearer, hold=True) for number, bearer in enumerate(bearers, 1)]
+    assert ids(fixture, *held) == [(1, False), (2, False), (3, False)]
+    fixture.decider.board.ended_tokens |= {"t1", "t2"}
+
+    def release(text: str) -> list[str]:
+        done: BulkResult = fixture.do(lambda batch: at_once.change(batch, ReleaseJobs(None), chosen(text)))
+        return done.notes
+
+    kept = "job {} stays held: job {} with unique key 'x' is not finished"
+    assert release("2,3") == [kept.format(2, 1), kept.format(3, 1)]
+    assert (fixture.job(2).state, fixture.job(2).token) == (State.HELD, "t1")
+    fixture.do(lambda batch: at_once.kill(batch, chosen("1")))
+    assert release("2,3") == [kept.format(3, 2)]
+    assert (fixture.job(2).token, fixture.job(3).state) == (None, State.HELD)
+    assert ids(fixture, unique("x", "9")) == [(2, True)], "the key holds for its new owner"
 
 
 def test_the_groups_of_a_job_are_its_project_and_its_tags_sorted() -> None:

@@ -97,7 +97,7 @@ class Batch(Struct):
     changed: list[JobChange] = field(default_factory=list)
     #: Jobs that have ended in this batch, and whose ends matter to others: `dependents.settle` goes on from there.
     ended: list[Job] = field(default_factory=list)
-    #: The new jobs of this batch that have a unique key, by the key.
+    #: The jobs that have a unique key since this batch, by the key.
     unique: dict[str, int] = field(default_factory=dict)
     #: What tokens use with the new jobs of this batch; tokens that submitted nothing in it are left out.
     used: dict[str, TokenUsage] = field(default_factory=dict)

@@ -127,21 +127,37 @@ class ReleaseJobs(Action):
             runs = f"an attempt of it that the store has no record of may run on {names}, which has not connected since"
             return f"job {job.id} stays held: {runs} the broker started; `grass remove WORKER --lost` gives a worker up"
         if job.state is State.HELD:
-            return None
+            return self._taken(batch, job)
         return f"job {job.id} is not held ({job.state})" if named else ""
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
         unready = Eligibility(batch)
         released = []
+        notes: dict[int, str] = {}
         for job in jobs:
+            if (why := self._taken(batch, job)) is not None:
+                notes[job.id] = why  # another job of this step has the key now
+                continue
             if job.token in batch.board.ended_tokens:
                 taken_over = replace(job, token=self.token)
                 batch.set(job, taken_over)
                 job = taken_over
+                if job.unique_key is not None:
+                    batch.unique[job.unique_key] = job.id
             after = batch.move(job, Release())
             why = None if after.waits_for_jobs else unready.why(shape_of(job))
             released.append(after if why is None else batch.move(after, Unready(why)))
-        return Applied(released)
+        return Applied(released, notes=notes)
+
+    def _taken(self, batch: Batch, job: Job) -> str | None:
+        """Return which unfinished job of the caller's token has the unique key of a job to be taken over, if any."""
+        key = job.spec.unique
+        if key is None or job.token not in batch.board.ended_tokens:
+            return None
+        live = batch.live_with(scoped_key(self.token, key))
+        return (
+            None if live is None else f"job {job.id} stays held: job {live.id} with unique key {key!r} is not finished"
+        )
 
 
 @dataclass(frozen=True)
