@@ -207,14 +207,16 @@ def _tree_file_project(path: str) -> str:
         if len(raw) > TREE_FILE_MAX:
             raise BadInput(f"{path} is longer than {TREE_FILE_MAX:,} bytes; it has one key: project")
         values = tomllib.loads(raw.decode())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        # Also of text that is not UTF-8 or not TOML, and of a number with thousands of digits.
         raise BadInput(f"{path} cannot be read: {error}") from None
     for key in values:
         if key != "project":
             raise BadInput(f"{path} has the key {key[:80]!r}; in a working tree this file has one key: project")
     project = values.get("project", "")
     if not isinstance(project, str) or not project.isprintable():
-        raise BadInput(f"{path}: project is a name in quotes, not {str(project)[:80]!r}")
+        found = f"{project[:80]!r}" if isinstance(project, str) else type(project).__name__
+        raise BadInput(f"{path}: project is a name in quotes, not {found}")
     return project
 
 

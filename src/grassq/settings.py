@@ -143,7 +143,8 @@ def _from_file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         values = tomllib.loads(text)
     except FileNotFoundError:
         return {}, {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (OSError, ValueError, RecursionError) as error:
+        # Also of text that is not UTF-8 or not TOML, and of a number with thousands of digits.
         raise BadInput(f"{path} cannot be read: {error}") from None
     for name in values:
         if name not in Settings.__struct_fields__:

@@ -28,6 +28,7 @@ from grassq.errors import BadInput
         ("1e-5..1e-1*10", "1e-05 0.0001 0.001 0.01 0.1"),
         ("log:1e-5..1e-1:5", "1e-05 0.0001 0.001 0.01 0.1"),
         ("log:1..8:4", "1 2 4 8"),
+        ("log:1e-300..1e300:5", "1e-300 1e-150 1 1e+150 1e+300"),
         ("lin:0..1:5", "0 0.25 0.5 0.75 1"),
         ("7..7", "7"),
         # Not ranges: as they were typed.
@@ -60,6 +61,7 @@ def test_a_range_is_written_in_the_short_way(typed: str, values: str) -> None:
         ("1..1e300*1.0000001", f"it has more than {RANGE_VALUES_MAX:,} values"),
         ("0..1e999999", "is too large or too small"),
         ("0.." + "9" * 100, "more than 30 characters"),
+        ("lin:0..1:" + "9" * 5000, "more than 30 characters"),
         ("lin:1..1.00000000000001:9", "9 values do not fit between its ends"),
     ],
 )

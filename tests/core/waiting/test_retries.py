@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +67,21 @@ def test_delays_grow_within_their_bounds_and_are_the_same_for_the_same_job(
     assert delay_s(job) == delay_s(replace(job, name="other"))
     if low == high:
         assert delay_s(job) == low
+
+
+@pytest.mark.parametrize(("low", "high"), [(30.0, 600.0), (0.0, 600.0), (30.0, 31.0), (0.0, 0.5)])
+@pytest.mark.parametrize("tried", [1, 2, 60])
+def test_jobs_that_failed_together_do_not_pile_up_at_either_end(low: float, high: float, tried: int) -> None:
+    drawn = [delay_s(replace(a_failed_job(retry_delay_s=(low, high)), id=id_, tried=tried)) for id_ in range(1, 501)]
+    assert len(set(drawn)) == 500
+    least, most = min(drawn), max(drawn)
+    assert sum(each < (least + most) / 2 for each in drawn) in range(200, 301), "they are spread evenly"
+
+
+def test_a_range_from_nothing_grows_and_a_single_delay_is_exact() -> None:
+    grown = [delay_s(replace(a_failed_job(retry_delay_s=(0.0, 600.0)), tried=tried)) for tried in range(1, 13)]
+    assert 0.8 <= grown[0] <= 1.2 and all(b / a >= 1.3 for a, b in pairwise(grown[:9])) and grown[-1] >= 480
+    assert {delay_s(replace(a_failed_job(retry_delay_s=(30.0, 30.0)), tried=tried)) for tried in range(1, 9)} == {30.0}
 
 
 def test_delays_double_and_differ_between_jobs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from decimal import Decimal, DecimalException
+from math import log10
 
 from grassq.core.names import shown
 from grassq.errors import BadInput
@@ -75,16 +76,20 @@ def _multiplied(first: Decimal, last: Decimal, factor: Decimal, value: str, name
 
 def _spaced(first: Decimal, last: Decimal, kind: str, rest: re.Match[str], value: str, name: str) -> list[str]:
     """Return a number of values with equal distances, or equal ratios; both ends are exact."""
-    if rest["how"] != ":" or not (rest["by"] or "").isdigit() or int(rest["by"]) < 2:
+    typed = rest["by"] if rest["how"] == ":" and rest["by"].isdigit() else "0"
+    count = int(_number(typed, value, name))
+    if count < 2:
         raise _fault(value, name, f"it needs how many values, 2 or more: {kind}:FIRST..LAST:COUNT")
     if kind == "log" and first <= 0:
         raise _fault(value, name, "a logarithm needs numbers above 0")
-    count = int(rest["by"])
     _check_count(Decimal(count - 1), value, name)
     low, high, found = float(first), float(last), []
+    if kind == "log":
+        # The ratio of the ends may be no float, though both ends are.
+        low, high = log10(low), log10(high)
     for place in range(1, count - 1):
-        part = place / (count - 1)
-        number = low * (high / low) ** part if kind == "log" else low + (high - low) * part
+        number = low + (high - low) * (place / (count - 1))
+        number = 10.0**number if kind == "log" else number
         found.append(_written(Decimal(f"{number:.{DIGITS}g}")))
     values = [_written(first), *found, _written(last)]
     if len(dict.fromkeys(values)) < count:

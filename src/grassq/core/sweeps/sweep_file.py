@@ -33,6 +33,7 @@ _OPTIONS: dict[str, Option] = {option.name: option for option in JOB_OPTIONS if 
 _FILLED = "command, name, env or output"
 #: `{name}`, `{name:>8}` and `{name!r}`; a doubled brace is text.
 _ASKED = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
+_TOO_LONG = "a number has thousands of digits; write it as a text in quotes"
 _AT = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
@@ -68,6 +69,9 @@ def read_sweep_file(content: bytes, file: str) -> SweepFile:
         found = _AT.search(str(error))
         where = f", line {found[1]}" if found else ""
         raise BadInput(f"{file}{where}: it is not TOML: {_AT.sub('', str(error)).lower()}") from None
+    except ValueError:
+        # Python reads no number of so many digits.
+        raise BadInput(f"{file}: {_TOO_LONG}") from None
     return _Reader(file, text).read(table)
 
 
@@ -204,8 +208,11 @@ class _Reader:
     def _scalar(self, key: str, value: Any, below: str | None = None) -> str:
         if isinstance(value, bool):
             return "true" if value else "false"
-        if isinstance(value, str | int):
-            return str(value)
+        try:
+            if isinstance(value, str | int):
+                return str(value)
+        except ValueError:
+            raise self._fault(key, _TOO_LONG, below) from None
         raise self._fault(key, "a value is a text, a number, true or false", below)
 
     def _option(self, key: str, name: str, value: Any) -> list[str]:

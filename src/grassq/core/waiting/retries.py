@@ -20,8 +20,10 @@ RETRY_DELAY_S = 5.0
 #: Words that --retry-on takes besides exit codes and signals.
 WORDS = ("timed_out", "oom", "signalled")
 WORDS_MAX = 64
-#: A delay varies by this share, so that jobs which failed together do not start again together.
+#: A delay between two ends varies by this share, so that jobs which failed together do not start again together.
 JITTER = 0.2
+#: What the first delay is about, where the least one is 0: no number of doublings makes anything of 0.
+FIRST_DELAY_S = 1.0
 
 _SIGKILL = SIGNALS["KILL"]
 _CODE = re.compile(r"[0-9]{1,3}")
@@ -75,8 +77,11 @@ def is_tried_again(job: Job) -> bool:
 
 
 def delay_s(job: Job) -> float:
-    """Return the seconds before the next try of a job: twice as many after each failure, up to the most."""
+    """Return the seconds before the next try of a job: about twice as many after each failure, up to the most.
+
+    The job and the try decide where in the part of the spread that lies between the ends; a single delay is exact.
+    """
     low, high = job.spec.retry_delay_s or (RETRY_DELAY_S, RETRY_DELAY_S)
-    doubled = min(high, low * 2.0 ** min(job.tried - 1, 64)) if low else low
-    drawn = doubled * (1.0 + JITTER * (2.0 * uniform(job.id, job.tried) - 1.0))
-    return min(high, max(low, drawn))
+    doubled = min(high, (low or FIRST_DELAY_S) * 2.0 ** min(job.tried - 1, 64))
+    least, most = max(low, doubled * (1.0 - JITTER)), min(high, doubled * (1.0 + JITTER))
+    return min(most, least + (most - least) * uniform(job.id, job.tried))
