@@ -11,8 +11,9 @@ from tests.builders import a_worker, an_offer
 from grassq.broker import service
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
+from grassq.broker.sweeps.objects import NewSweep
 from grassq.broker.waiting import eligibility
-from grassq.core.messages import Start, Withdraw
+from grassq.core.messages import Ack, Start, Withdraw
 from grassq.core.model import Outcome, State
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.states import Exited, RefusedByWorker
@@ -127,6 +128,28 @@ def test_one_that_waits_too_long_behind_another_is_taken_back_and_queued() -> No
     fixture.report(3, RefusedByWorker(1, "taken back"))
     assert fixture.job(3).state is State.QUEUED and fixture.job(3).tried == 0
     assert [order for _, order in fixture.process().orders] == [], "one that keeps others waiting is not followed again"
+
+
+def test_jobs_of_a_stopped_sweep_that_have_not_started_are_taken_back_and_cancelled() -> None:
+    fixture = DeciderFixture(replace(a_worker("w", cpu=2), follows=True), prefetch_policy=PACE)
+    sweep = NewSweep(kind="sweep", name="fit", max_fails=1)
+    fixture.do(lambda batch: service.submit(batch, [a_draft()] * 7, "k", b"d", sweep))
+    fixture.report(1, BRIEF)
+    assert states(fixture, 7)[1:] == [State.PLACED] * 4 + [State.QUEUED] * 2, "two of them wait behind others"
+    fixture.started(2)
+    fixture.started(3)
+    effects = fixture.exited(2, code=1)
+    assert [order for _, order in effects.orders if not isinstance(order, Ack)] == [
+        Withdraw(job, 1, ONE_SLOT.boot) for job in (4, 5)
+    ]
+    fixture.report(5, RefusedByWorker(1, "taken back"))
+    assert states(fixture, 7)[2:] == [State.RUNNING, State.PLACED, State.CANCELLED, State.CANCELLED, State.CANCELLED]
+    fixture.started(4)
+    orders = [order for _, order in fixture.process().orders]
+    assert fixture.job(4).state is State.RUNNING and not orders, "one that had started before the worker knew goes on"
+    fixture.exited(4)
+    fixture.exited(3)
+    assert not fixture.store.sweeps([1])[1].is_open
 
 
 def test_a_pause_takes_back_who_waits_behind_another() -> None:

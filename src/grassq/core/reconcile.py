@@ -11,6 +11,7 @@ from grassq.core.messages import Check, Stop, SuspendOrder, Withdraw
 from grassq.core.model import FINAL, AttemptId, Job, Outcome, State
 from grassq.core.planner.board import Board
 from grassq.core.states import Exited, Lost, RefusedByWorker, Report
+from grassq.core.sweeps.sweep import is_stopped
 
 RESEND_S = 5.0
 
@@ -94,8 +95,10 @@ def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
     if is_prefetched := board.predecessor(job) is not None:
         is_withdrawn = board.prefetch.is_withdrawn(job, now - since, board)
     else:
-        # The token may have ended since the job was placed, and the worker has not confirmed the start.
-        is_withdrawn = job.token in board.ended_tokens and not job.cancel_requested
+        # The token may have ended since the job was placed, or its sweep was stopped, and the worker has not confirmed
+        # the start.
+        is_unwanted = job.token in board.ended_tokens or is_stopped(board.sweeps, job.spec.sweep, job.id)
+        is_withdrawn = is_unwanted and not job.cancel_requested
     if is_withdrawn or is_prefetched:
         return Sent(now, since, Withdraw(job.id, job.attempt, _boot(job)) if is_withdrawn else None)
     # A changed stop is due at once; it does not wait for the time of a repetition.

@@ -76,9 +76,11 @@ def _count_end(live: LiveSweep, job: Job, counted: set[int]) -> None:
 
 
 def _is_stopped(live: LiveSweep, job: Job) -> bool:
-    """Tell whether a job must not start, because its sweep was stopped."""
-    is_waiting = job.state not in FINAL | HOLDING
-    return is_waiting and live.sweep.stopped is not None and job.id < live.sweep.counted_from
+    """Tell whether a job waits and must not start, because its sweep was stopped.
+
+    One that is placed is taken back from its worker (`core.reconcile`), and waits then; if it has started, it goes on.
+    """
+    return job.state not in FINAL | HOLDING and live.has_stopped(job.id)
 
 
 def _begin_to_stop(batch: Batch, live: LiveSweep) -> None:

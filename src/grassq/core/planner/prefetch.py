@@ -3,7 +3,7 @@
 Where the attempts of a shape are short, the next jobs are placed behind running ones. A prefetched attempt takes over
 exactly the devices of its predecessor when the predecessor ends; until then it holds no devices. Like every attempt it
 is stored as placed before it can start. It is withdrawn if its predecessor runs too long or is suspended, or if its
-queue is paused. A drained or removed device and a group above its limit withdraw it, too.
+queue is paused. A drained or removed device, a group above its limit and a stopped sweep withdraw it, too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from grassq.core.model import AttemptId, Job
 from grassq.core.planner.request_classes import Shape, shape_of
+from grassq.core.sweeps.sweep import is_stopped
 
 if TYPE_CHECKING:
     from grassq.core.planner.board import Board
@@ -111,8 +112,10 @@ class Prefetch:
         if waited_s >= self.policy.wait_s or worker is None or not worker.takes:
             return True
         predecessor = board.predecessor(job)
-        is_stopped = predecessor is not None and predecessor.is_suspended
+        waits_on = predecessor is not None and predecessor.is_suspended
         is_above = board.groups.is_exceeded(job.spec.constraints)
-        if is_stopped or is_above or not worker.keeps(job.placement.allocation):
+        if waits_on or is_above or not worker.keeps(job.placement.allocation):
+            return True
+        if is_stopped(board.sweeps, job.spec.sweep, job.id):
             return True
         return job.cancel_requested or job.token in board.ended_tokens or board.is_paused(job.spec.queue)

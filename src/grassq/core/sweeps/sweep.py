@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -56,6 +57,16 @@ class LiveSweep(Struct):
     failed: int = 0
     #: While it stops: its jobs up to this id were looked at; None before and after.
     stopping: int | None = None
+
+    def has_stopped(self, job: int) -> bool:
+        """Tell whether a job of the sweep must not start any more, because the sweep was stopped."""
+        return self.sweep.stopped is not None and job < self.sweep.counted_from
+
+
+def is_stopped(sweeps: Mapping[int, LiveSweep], sweep: int | None, job: int) -> bool:
+    """Tell whether a job must not start any more, because the sweep that it is part of was stopped."""
+    live = None if sweep is None else sweeps.get(sweep)
+    return live is not None and live.has_stopped(job)
 
 
 def stop_reason(name: str, failed: int) -> str:
