@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "loopback_sockets": set(),
     # The links with Slurm's plain names, for `grass slurm-alias` and for jobs of sbatch.
     "slurm_links": set(),
+    "local_times": {"core"},
     "atomic_files": {"descriptors"},
     "store": {"core", "gc_pause", "atomic_files"},
     "run": {"atomic_files", "descriptors", "core"},
@@ -52,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "machines",
         "gc_pause",
         "atomic_files",
+        "local_times",
         "pins",
         "peer_uid",
         "loopback_sockets",
@@ -83,6 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "configuration",
         "daemon",
         "descriptors",
+        "local_times",
         "files",
         "atomic_files",
         "slurm_links",

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from tests.cli import calls
+from tests.cli.fake import FakeDaemon, stored
+from tests.cli.fake_broker import Certificate, FakeBroker, let_in
 
 from grassq.cli.job_text import since_s
 from grassq.errors import BadInput
@@ -68,3 +72,32 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_clock_that_was_set_forward_in_the_night_is_read_right() -> None:
     now = datetime(2026, 3, 29, 8, 0).timestamp()
     assert since_s("22:00", now) == 9 * 3600
+
+
+@pytest.mark.parametrize("broker", [False, True])
+def test_a_start_time_is_that_of_the_clock_of_who_types_it(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: bool
+) -> None:
+    monkeypatch.setenv("TZ", "XXX-5:30")
+    answers = stored(b"job 1 waiting in default\n")
+    certificate = Certificate(tmp_path)
+    with FakeBroker(certificate, lambda _: answers) if broker else FakeDaemon(home, lambda _: answers) as daemon:
+        if isinstance(daemon, FakeBroker):
+            let_in(home, certificate.fingerprint, daemon.address)
+        where = [f"--broker={daemon.address}"] if isinstance(daemon, FakeBroker) else []
+        for words in (
+            ["--at", "7:00", "--at", "18:00"],
+            ["--at=2031-02-03T04:05"],
+            ["q", "--at", "2031-02-03T04:05Z"],
+            ["--at", "x"],
+        ):
+            assert calls.grass(home, "enqueue", *where, *words, "--", "true").returncode == 0
+        calls.grass(home, "edit", *where, "1", "--set", "at=2031-02-03T04:05")
+    today, date, zoned, strange, edit = (request.document for request in daemon.requests)
+    assert edit["set"] == {"at": "2031-02-03T04:05:00+05:30"}
+    at = datetime.fromisoformat(today["at"])
+    assert today["at"].endswith("T18:00:00+05:30") and 0 <= at.timestamp() - time.time() + 60 <= 86_460
+    assert date["at"] == "2031-02-03T04:05:00+05:30"
+    assert datetime.fromisoformat(zoned["at"]) == datetime(2031, 2, 3, 4, 5, tzinfo=UTC)
+    assert "at" not in strange, "the daemon says what is wrong"
+    assert today["words"] == ["--at", "7:00", "--at", "18:00", "--", "true"], "the words stay as they were typed"

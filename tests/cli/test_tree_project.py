@@ -41,7 +41,17 @@ def test_the_nearest_file_up_to_the_home_directory_names_the_project(
 
 
 @pytest.mark.parametrize(
-    "text", ['projct = "x"', 'project = "x"\nlimit = 3', "project = 3", "project = ", 'project = "a\\nb"', "[project]"]
+    "text",
+    [
+        'projct = "x"',
+        'project = "x"\nlimit = 3',
+        "project = 3",
+        "project = ",
+        f"project = 0x{'f' * 5000}",
+        f"project = {'9' * 5000}",
+        'project = "a\\nb"',
+        "[project]",
+    ],
 )
 def test_a_mistake_is_one_line_with_the_file(tree: Path, text: str) -> None:
     path = tree / "tree" / "grass.toml"

@@ -74,3 +74,30 @@ def test_limits_are_edited_like_any_option_and_checked_like_new_ones() -> None:
         assert (now["time-limit"], now["warn"], now["idle-limit"]) == (None, None, None)
 
     play(test)
+
+
+def test_a_start_time_means_what_its_sender_says_it_means() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("submit", bare=True)
+
+        async def typed(word: str, by: str | None, **more: str) -> tuple[str, str]:
+            body = {"words": ["--at", word, "--", "true"], "key": key(), "env": [["PATH", "/bin"]], **more}
+            answer = await fixture.ask("POST", "/v1/enqueue", body, token=by, local=by is None)
+            length = int(answer.headers["grass-stdout"])
+            return answer.body[:length].decode(), answer.body[length:].decode()
+
+        for by in (None, token):
+            said = await typed("18:00", by, at="2131-02-03T18:00:00+05:30")
+            assert said[0].startswith("job "), said
+            assert "starts at 2131-02-03 18:00:00+05:30 or later" in said[1]
+            [job] = (await fixture.ask("GET", "/v1/show?selector=@", local=True)).json["jobs"]
+            assert job["not_before"] == "2131-02-03T12:30:00.000Z"
+            said = await typed("2131-02-03T18:00+01:00", by, at="2131-02-03T22:30+05:30")
+            assert "starts at 2131-02-03 18:00:00+01:00 or later" in said[1], "as it was typed"
+            for at in ("18:00", "2131-02-03T18:00", "soon", "2131-02-31T18:00+01:00", "9" * 9000):
+                out, err = await typed("18:00", by, at=at)
+                assert not out and err.startswith("grass: ") and err.count("\n") == 1, (at, err)
+        assert "write it with its distance to UTC" in (await typed("18:00", token))[1]
+        assert "starts at " in (await typed("18:00", None))[1], "without its meaning it is one of this machine"
+
+    play(test)

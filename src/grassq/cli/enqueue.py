@@ -6,7 +6,7 @@ import os
 
 from grassq import home as homes
 from grassq.cli.fast import find_target, warn
-from grassq.cli.typed import VALUE_OPTIONS, take_option
+from grassq.cli.typed import VALUE_OPTIONS, last_value, take_option
 from grassq.descriptors import write_all
 from grassq.errors import BadInput, GrassError, Unreachable
 from grassq.inputs.script_options import script_words
@@ -111,6 +111,7 @@ def _send(
     elif project := homes.tree_project(sender.cwd):
         # As a variable: a word before the others would change how the daemon reads them.
         sender.env = {**sender.env, b"GRASS_PROJECT": os.fsencode(project)}
+    more = ",".join(each for each in (more, _at_member(words)) if each)
     raw = [os.fsencode(word) for word in words]
     body = enqueue_body(raw, sender, new_key(), verb, lines, parameters=parameters, more=more)
     response = exchange(target, "POST", "/v1/enqueue", body)
@@ -134,6 +135,24 @@ def _project_words(words: list[str]) -> list[str]:
     """
     stated = homes.project() or homes.tree_project()
     return [f"--project={stated}"] if stated and take_option("--project", words, names=1)[0] is None else []
+
+
+def _at_member(words: list[str]) -> str:
+    """Return what --at means by the clock and in the time zone of this command, as a member of the request.
+
+    The words stay as they are: only the daemon can tell whether --at belongs to Grass or to the program of the job.
+    """
+    if not any(word.startswith("--at") for word in words):
+        return ""
+    typed = last_value("--at", words, names=1)
+    if typed is None:
+        return ""
+    from grassq.local_times import with_distance
+
+    try:
+        return f'"at":"{with_distance(typed, "--at")}"'
+    except BadInput:
+        return ""  # the daemon says what is wrong
 
 
 def _read_stdin() -> bytes:

@@ -60,6 +60,16 @@ def take_option(
     return found, left
 
 
+def last_value(option: str, words: list[str], *, names: int = 0) -> str | None:
+    """Return the last value of an option before the job, as far as it has one; `names` as in `take_option`."""
+    found = None
+    for place in _option_places(words, VALUE_OPTIONS, names):
+        head, equals, value = words[place].partition("=")
+        if head == option:
+            found = value if equals else "".join(words[place + 1 : place + 2])
+    return found
+
+
 def _option_places(words: list[str], values: frozenset[str], names: int) -> Iterator[int]:
     skip = False
     for place, word in enumerate(words):

@@ -173,6 +173,8 @@ class EnqueueBody(From, kw_only=True):
     script_words: Annotated[int, Meta(ge=0)] = 0
     #: `sweep` stores the lines of --stdin under one name.
     verb: Literal["enqueue", "run", "sweep"] = "enqueue"
+    #: With --at: the time with its distance to UTC, as it is meant where it was typed.
+    at: str | None = None
     #: With --stdin: a command on each line.
     lines: Word | None = None
     #: With --send: the manifest of each folder, in the order typed.

@@ -2161,6 +2161,11 @@ export interface components {
              */
             verb: "enqueue" | "run" | "sweep";
             /**
+             * @description With --at: the time with its distance to UTC, as it is meant where it was typed.
+             * @default null
+             */
+            at: string | null;
+            /**
              * @description With --stdin: a command on each line.
              * @default null
              */
@@ -2558,6 +2563,11 @@ export interface components {
              * @enum {unknown}
              */
             verb: "enqueue" | "run" | "sweep";
+            /**
+             * @description With --at: the time with its distance to UTC, as it is meant where it was typed.
+             * @default null
+             */
+            at: string | null;
             /**
              * @description With --stdin: a command on each line.
              * @default null
@@ -4754,6 +4764,11 @@ export interface components {
              * @enum {unknown}
              */
             verb: "enqueue" | "run" | "sweep";
+            /**
+             * @description With --at: the time with its distance to UTC, as it is meant where it was typed.
+             * @default null
+             */
+            at: string | null;
             /**
              * @description With --stdin: a command on each line.
              * @default null

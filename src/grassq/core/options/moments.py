@@ -18,7 +18,7 @@ _DATE = re.compile(
 def check_moment(text: str, what: str) -> str:
     """Return a start time as it was typed: `18:00`, `2026-12-01T08:00`, `2026-12-01T08:00+01:00`.
 
-    Without a distance to UTC the time is one of the machine's time zone, so it is read where a clock is.
+    Without a distance to UTC the time is one of the sender's time zone, so it is read where a clock is.
     """
     typed = text.strip().upper()
     if _TIME.fullmatch(typed) or _DATE.fullmatch(typed):

@@ -70,7 +70,7 @@ def read_sweep_file(content: bytes, file: str) -> SweepFile:
         where = f", line {found[1]}" if found else ""
         raise BadInput(f"{file}{where}: it is not TOML: {_AT.sub('', str(error)).lower()}") from None
     except ValueError:
-        # Python reads no number of so many digits.
+        # Python reads no whole number of more than 4,300 digits.
         raise BadInput(f"{file}: {_TOO_LONG}") from None
     return _Reader(file, text).read(table)
 

@@ -207,7 +207,7 @@ class Submissions:
         except GrassError as error:
             return enqueued(error.exit_code, "", f"grass: {error}\n")
         now = time.time()
-        said = (*typed.notes, *notes_on_times(drafts, now))
+        said = (*typed.notes, *notes_on_times(drafts, typed.options.at, now))
         remarks = () if typed.command.quiet else tuple(f"note: {note}" for note in said)
         notes = "".join(f"grass: {note}\n" for note in (*typed.warnings, *remarks))
         options, ids = typed.options, stored.ids
@@ -287,7 +287,7 @@ class Submissions:
         sweep_of_program(many.body, many.array)
         drafts = await self._checked(many.read, many.builder, request, many.body, many.size)
         check_one_key(drafts)
-        warnings = [*many.notes, *self.missing_queues(drafts, many.builder), *notes_on_times(drafts, time.time())]
+        warnings = [*many.notes, *self.missing_queues(drafts, many.builder), *notes_on_times(drafts, None, time.time())]
         would = await self._would(drafts, request, TRIED_SHOWN)
         return document(TriedDocument(**would, warnings=warnings))
 
@@ -320,7 +320,7 @@ class Submissions:
         except GrassError as error:
             stored = await self.storing.recalled(error, body.key, raw)
         else:
-            warnings = [*self.missing_queues(drafts, builder), *notes_on_times(drafts, time.time())]
+            warnings = [*self.missing_queues(drafts, builder), *notes_on_times(drafts, None, time.time())]
             stored = await self.storing.store(drafts, body.key, request, self._snapshot, sweep)
         request[ENTRY].about = f"jobs {range_text(stored.ids)}"
         return stored, warnings

@@ -32,7 +32,7 @@ from grassq.web.submit.json5_text import parse_object, parse_value
 from grassq.web.submit.notify_targets import check_targets
 from grassq.web.submit.program_check import PATH_SHOWN, ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot
-from grassq.web.submit.waiting_options import after_of, check_times, start_time
+from grassq.web.submit.waiting_options import after_of, as_meant, check_times, start_time
 
 ENVIRONMENT_MAX = 2 << 20
 PROJECT_VARIABLE = b"GRASS_PROJECT"
@@ -107,10 +107,16 @@ class DraftBuilder(Struct, frozen=True):
         typed = self.read_words(words, sent)
         return typed, self.draft(typed.words, typed.options, self.request_of(typed.options))
 
-    def read_words(self, words: Sequence[bytes], sent: Sequence[str] | None = None, script_words: int = 0) -> Enqueue:
+    def read_words(
+        self,
+        words: Sequence[bytes],
+        sent: Sequence[str] | None = None,
+        script_words: int = 0,
+        at: str | None = None,
+    ) -> Enqueue:
         """Return what was typed after `enqueue`; the first words may be those of a script.
 
-        `sent` are the manifests of the folders to send; without them the job has none yet.
+        `sent` are the manifests of the folders to send; without them the job has none yet. `at` is what --at means.
         """
         env, cwd = self.submitter.env.values, self.submitter.cwd
         is_remote = self.submitter.is_remote
@@ -119,7 +125,7 @@ class DraftBuilder(Struct, frozen=True):
         if typed.command.broker is not None:
             # The command line takes --broker away only there; elsewhere the word may belong to the job's program.
             raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
-        options = self.in_project(file_options.with_manifests(typed.options, sent))
+        options = as_meant(self.in_project(file_options.with_manifests(typed.options, sent)), at)
         return replace(typed, options=options)
 
     def in_project(self, options: JobOptions) -> JobOptions:

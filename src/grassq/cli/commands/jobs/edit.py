@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from grassq.cli.commands.jobs import edit_text
 from grassq.cli.connect import connect
 from grassq.core.job_options import JOB_OPTIONS
 from grassq.errors import BadInput, GrassError
+from grassq.local_times import with_distance
 from grassq.net.client import ApiClient, Document
 from grassq.net.encoding import word_value
 
@@ -65,6 +67,9 @@ def edit(arguments: argparse.Namespace) -> int:
 
 def _send(client: ApiClient, selectors: list[str], values: dict[str, Any], version: str | None = None) -> Document:
     cwd = word_value(homes.Sender.to(client.broker).cwd)
+    if isinstance(at := values.get("at"), str):
+        with contextlib.suppress(BadInput):  # the broker says what is wrong
+            values = {**values, "at": with_distance(at, "at")}
     return client.change("jobs/edit", selectors=selectors, set=values, version=version, cwd=cwd)
 
 

@@ -26,7 +26,7 @@ def most_jobs(body: requests.EnqueueBody) -> int:
 
 def read_typed(body: requests.EnqueueBody, words: list[bytes], builder: DraftBuilder) -> tuple[Enqueue, list[Draft]]:
     """Return what was typed after `enqueue`, and its jobs; none if the lines or points are still to be sent."""
-    typed = builder.read_words(words, body.sent, body.script_words)
+    typed = builder.read_words(words, body.sent, body.script_words, body.at)
     command = typed.command
     if command.array is not None or command.each is not None:
         return typed, _many(body, typed, builder)
