@@ -183,6 +183,22 @@ def test_a_job_is_prefetched_within_a_limit_only_behind_a_job_that_holds_as_much
     assert [order for order in orders if isinstance(order, Withdraw)] == [Withdraw(4, 1, "boot-1")]
 
 
+def test_nobody_is_prefetched_in_a_group_above_its_limit() -> None:
+    board = a_pacing_board(GroupLimit(jobs=2))
+    for job in (of(a_job(id_, gpu=1), P) for id_ in (1, 2, 3)):
+        board.put(job)
+        board.prefetch.note_duration(job, 0.0)
+    board.set_group_limit(P, GroupLimit(jobs=2))
+    first = plan(board, T0)
+    apply(board, replace(first, placements=[each for each in first.placements if each[0] < 3]))
+    board.set_group_limit(P, GroupLimit(jobs=1))
+    assert go_on(board) == [], "whoever of both ends first, the other is as much as the group may have"
+    finish(board, 2)
+    assert go_on(board) == [3]
+    where = board.holding[3].placement
+    assert where is not None and where.after == (1, 1)
+
+
 GROUPS = ("project:p", "project:q", "tag:a=b", "sweep:1")
 ASKED = [
     *(a_request(gpu=n / 2) for n in (1, 1, 2, 2, 3, 4, 6)),

@@ -103,6 +103,7 @@ class Prefetch:
             and self._short.get(shape_of(job), 0) >= self.policy.runs
             and not board.is_paused(job.spec.queue)
             and job.attempt_id not in self._slow
+            and not board.groups.is_exceeded(job.spec.constraints)
         )
 
     def is_withdrawn(self, job: Job, waited_s: float, board: Board) -> bool:
