@@ -7,22 +7,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.packing.machines import Overfilled
-from tests.sim.held import Usage, held_by, most_of, place_of, slot_of, usage
-from tests.sim.line import robbed
-from tests.sim.promise import Broken, demand
+from tests.sim.promises import time_limits
+from tests.sim.promises.backfill import Backfill
+from tests.sim.promises.board import check_board, check_queued
+from tests.sim.promises.group_caps import NO_CAPS, Caps, stored_caps
+from tests.sim.promises.held import Usage, held_by, most_of, usage
+from tests.sim.promises.line import robbed
+from tests.sim.promises.placed import check_placed
+from tests.sim.promises.promise import Broken, demand
+from tests.sim.promises.start_times import StartTimes
 from tests.sim.things import Command, RunDir
 from tests.sim.touchy import TouchyStore
 from tests.sim.world import Machine
 
+from grassq.broker.batch import Clock
 from grassq.broker.decider import Decider
-from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, Offer, Outcome, State, WorkerInfo
-from grassq.core.planner.board import NEAR_MAX, Board
-from grassq.core.planner.explain import never_fits
-from grassq.core.planner.request_classes import shape_of
-from grassq.core.resources.amounts import ONE
+from grassq.core.model import FINAL, HOLDING, AttemptId, Job, Outcome, State
+from grassq.core.planner.board import NEAR_MAX
 from grassq.core.resources.capacity import Capacity
-from grassq.core.resources.device_changes import ChangedDevices
-from grassq.core.syntax.resource_names import SLOT, VRAM
 from grassq.core.syntax.selectors import AllJobs, ByIds
 from grassq.store.base import Loaded
 from grassq.store.sqlite import SqliteStore
@@ -40,10 +42,13 @@ class Books:
 class Auditor:
     """Remembers what was promised, and compares it with store, board and world."""
 
-    def __init__(self, store: TouchyStore, machines: dict[str, Machine], capacity: dict[str, Capacity]) -> None:
+    def __init__(
+        self, store: TouchyStore, machines: dict[str, Machine], capacity: dict[str, Capacity], clock: Clock
+    ) -> None:
         self._store = store
         self._machines = machines
         self._capacity = capacity
+        self._clock = clock
         self._seen_commits = -1
         self._final: dict[int, Job] = {}
         self._spawned: dict[AttemptId, Command] = {}
@@ -64,6 +69,12 @@ class Auditor:
         self._loose_keys: set[str] = set()
         #: The jobs placed since the board was looked at last.
         self._placed: set[int] = set()
+        #: Something was stored since then.
+        self._news = False
+        self._start_times = StartTimes(clock.wall)
+        self._backfill = Backfill()
+        #: The limits of groups as they are stored.
+        self._caps = NO_CAPS
 
     def acknowledge(self, key: str, ids: list[int]) -> None:
         """A submitter was told its ids."""
@@ -109,6 +120,7 @@ class Auditor:
         loaded = SqliteStore.load(self._store, NEAR_MAX)
         self.alive = {job.id: job for job in loaded.jobs}
         self.gone = self._joined - {info.name for info in loaded.workers}
+        self._start_times.restored(loaded.jobs, (job for job, _ in self._forgotten))
         self._seen_commits = -1
 
     def spawned(self, command: Command) -> None:
@@ -151,21 +163,21 @@ class Auditor:
 
     def check(self, decider: Decider | None, decided: bool) -> None:
         """Everything that must hold now; the board is looked at when something was decided."""
-        news = self.look_at_store()
+        self.look_at_store()
         if decider is not None and not decider.stale and decided:
-            self._check_board(decider.board)
-            if news:
-                self._check_queued(decider.board)
-            self._check_first_in_line(decider.board)
+            check_board(decider.board, self.alive)
+            if self._news:
+                check_queued(decider.board)
+            self._check_plan(decider)
         self._placed.clear()
+        self._news = False
         self._check_world()
 
-    def look_at_store(self) -> bool:
-        """See what was committed since the last look; False if nothing was."""
-        news, self._seen_commits = self._store.commits != self._seen_commits, self._store.commits
-        if news:
+    def look_at_store(self) -> None:
+        """See what was committed since the last look."""
+        if self._store.commits != self._seen_commits:
+            self._seen_commits, self._news = self._store.commits, True
             self._check_store()
-        return news
 
     def _check_store(self) -> None:
         loaded = SqliteStore.load(self._store, NEAR_MAX)
@@ -183,12 +195,24 @@ class Auditor:
                 continue
             raise Broken(f"job {job_id} had ended and is {self.alive[job_id].state} again")
         self._check_capacity(usage(loaded.jobs, self._is_over))
+        self._start_times.look(loaded.jobs)
+        caps, self._caps = self._caps, stored_caps(self._store, loaded)
         for job in loaded.jobs:
-            is_new = job.id not in before or before[job.id].attempt != job.attempt
-            if is_new and job.state in HOLDING and job.attempt_id not in self._forgotten:
-                _check_placed(job, loaded)
-                self._check_conditions(job)
-                self._placed.add(job.id)
+            if job.attempt_id not in self._forgotten:
+                self._check_start(job, before.get(job.id), loaded, caps)
+
+    def _check_start(self, job: Job, before: Job | None, loaded: Loaded, caps: Caps) -> None:
+        """A job that holds what it asked for since the last look may hold it."""
+        if job.state not in HOLDING:
+            return
+        if before is None or before.attempt != job.attempt:
+            check_placed(job, loaded)
+            self._check_conditions(job)
+            self._caps.check_started(job)
+            self._placed.add(job.id)
+            self._backfill.note(job.attempt_id, self._clock.mono())
+        elif before.is_freed and not job.is_freed:
+            self._caps.check_returned(job, caps)
 
     def _check_conditions(self, job: Job) -> None:
         """A job is placed only after the jobs before it have ended as asked, and that is stored."""
@@ -229,72 +253,25 @@ class Auditor:
             self._given_up |= {job.attempt_id for job in held if job.placement and job.placement.worker == worker}
         self.gone = self._joined - names
 
-    def _check_board(self, board: Board) -> None:
-        timed = {i for i, job in self.alive.items() if job.state is State.WAITING and job.ready_at is not None}
-        whole = {i: job for i, job in self.alive.items() if job.state in HOLDING or i in timed}
-        waiting = {i for i, job in self.alive.items() if job.waits_for_jobs}
-        known_to_wait = {i for i in self.alive if i in board.dependencies}
-        demand(known_to_wait == waiting, f"the board lets {known_to_wait} wait for jobs, the store {waiting}")
-        known = {i: job for i, job in self.alive.items() if i in board.jobs} | whole
-        if board.jobs != known:
-            raise Broken(f"board and store differ: {_difference(board.jobs, known)}")
-        for state, lines in ((State.QUEUED, dict(board.shapes())), (State.WAITING, board.blocked)):
-            placed = {(shape, order) for shape, line in lines.items() for order in line}
-            stored = {
-                (shape_of(job), job.order)
-                for job in self.alive.values()
-                if job.state is state and (state is State.QUEUED or job.waits_for_queue)
-            }
-            if placed != stored:
-                raise Broken(f"{state}: the board has {placed}, the store {stored}")
-        moved = {job.rank: job.id for job in self.alive.values() if job.rank is not None}
-        demand(board.ranks.moved == moved, f"the board has {board.ranks.moved} moved, the store {moved}")
-        held = usage(board.jobs.values())
-        counted: Usage = Counter()
-        for worker, worker_state in board.workers.items():
-            for name, amount in worker_state.machine.pools.items():
-                counted[worker, name, ""] = amount
-            for name, loads in worker_state.machine.loads.items():
-                if name == SLOT:
-                    continue  # a machine has none: they are its offers'
-                for device, load in loads.items():
-                    counted[worker, name, device] = load.used
-                    counted[worker, VRAM, device] = load.vram
-            for queue, ledger in worker_state.offers.items():
-                if (slots := ledger.slot_set) is not None:
-                    for index, holders in slots.holders.items():
-                        counted[worker, slot_of(queue), place_of(index, slots.slots[index].ids)] = holders * ONE
-        # Of a queue that was made anew nobody counts the slots that it had before and are still held.
-        places = {
-            (worker, slot_of(queue), place_of(index, slot.ids))
-            for worker, worker_state in board.workers.items()
-            for queue, ledger in worker_state.offers.items()
-            for index, slot in enumerate(ledger.slot_set.slots if ledger.slot_set is not None else ())
-        }
-        held = Counter({key: n for key, n in held.items() if not key[1].startswith(SLOT) or key in places})
-        if +held != +counted:
-            raise Broken(f"jobs hold {+held}, the board counts {+counted}")
-
-    def _check_queued(self, board: Board) -> None:
-        """Queued means that it may be placed: its queue is there, and could hold it."""
-        for (queue, request, constraints), _ in board.shapes():
-            why = (
-                "no queue"
-                if next(board.offering(queue), None) is None
-                else never_fits(board, queue, request, constraints)
-            )
-            demand(why is None, f"jobs of {queue} that ask {request} are queued, and yet: {why}")
-
-    def _check_first_in_line(self, board: Board) -> None:
-        """No job that was placed just now took what a waiting job of higher priority lacks and could have."""
+    def _check_plan(self, decider: Decider) -> None:
+        """Nobody who was placed just now was ahead of others unduly, nor does anybody wait for what is free."""
+        board, now = decider.board, self._clock.mono()
+        waiting = [job for job in self.alive.values() if job.state is State.QUEUED]
         placed = {job_id for job_id in self._placed if job_id in board.holding}
         try:
-            found = robbed(board, (job for job in self.alive.values() if job.state is State.QUEUED), placed)
+            held_back = self._caps.held_back(waiting)
+            found = robbed(board, waiting, placed, held_back)
+            # What a head kept that has just started goes to nobody before the next plan.
+            has_room = self._backfill.heads.isdisjoint(placed) and not board.unreconciled and not board.awaits(now)
+            on_time = self._backfill.look(decider, placed, now, held_back)
+            if has_room and self._news and not decider._replan:
+                self._caps.check_others(board, waiting)
         except Overfilled:
             # A restored store knows less than its workers.
             demand(bool(self._forgotten), "a worker is overfull, and no backup was restored")
             return
-        if found is not None:
+        # A head whose start is known by time limits keeps other room than it lacks.
+        if found is not None and found[0].id not in on_time:
             raise Broken(f"jobs {found[1]} were placed and took what {found[0]} lacks")
 
     def _check_world(self) -> None:
@@ -303,6 +280,7 @@ class Auditor:
             for command in machine.commands():
                 if machine.name in self.gone or command.id in self._given_up:
                     continue
+                time_limits.check_running(command, machine.dirs[command.id], self._clock.mono())
                 job_id, number = command.id
                 demand(job_id not in live, f"job {job_id} runs twice")
                 live.add(job_id)
@@ -324,14 +302,17 @@ class Auditor:
         command = folder.command if folder is not None else None
         if command is not None and command.alive:
             raise Broken(f"job {job.id} is {job.state}, and its command runs")
+        time_limits.check_given_up(job)
         match job.outcome:
-            case Outcome.EXITED | Outcome.SIGNALLED:
+            case Outcome.EXITED | Outcome.SIGNALLED | Outcome.TIMED_OUT:
                 status = (command.code, command.signal) if command else None
                 demand((job.exit_code, job.signal) == status, f"{job} really ended with {status}")
                 succeeded = job.outcome is Outcome.EXITED and job.exit_code == 0
                 demand(succeeded == (job.state is State.SUCCEEDED), f"{job} has a state that its code denies")
             case Outcome.DEPENDENCY_FAILED:
-                demand(job.attempt == 0 and bool(job.spec.dependencies), f"{job} failed by a dependency, and has begun")
+                # It may have begun by the word of a store that was replaced, in which its jobs had ended otherwise.
+                begun = job.attempt > 0 and job.attempt_id not in self._forgotten
+                demand(not begun and bool(job.spec.dependencies), f"{job} failed by a dependency, and has begun")
             case Outcome.SPAWN_FAILED:
                 demand(command is None, f"{job} is said never to have started, and did")
             case Outcome.LOST:
@@ -385,36 +366,9 @@ class Auditor:
                 continue
             known = row is not None and row.attempt >= number and row.spec.command == command.start.spec.command
             demand(known, f"job {job_id} attempt {number} ran, and the store says {row}")
-
-
-def _check_placed(job: Job, loaded: Loaded) -> None:
-    """A new attempt is on a worker that takes jobs, and this job."""
-    assert job.placement is not None
-    info = next((known for known in loaded.workers if known.name == job.placement.worker), None)
-    if info is None:
-        raise Broken(f"{job} was given to {job.placement.worker}, which was removed")
-    worker_record = loaded.worker_records.get(info.name)
-    demand(worker_record is None or not worker_record.drained, f"{job} was given to {info.name}, which is drained")
-    offer = next((offer for offer in info.offers if offer.queue == job.spec.queue), None)
-    demand(offer is not None, f"{job} was given to {info.name}, which has no such queue")
-    assert offer is not None
-    demand(_is_taken(job.spec.constraints, info, offer), f"{job} was given to {info}, against its terms")
-    for name, held in job.placement.allocation.items():
-        changed = info.devices.get("gpu" if name == VRAM else name, ChangedDevices())
-        closed = {*changed.drained, *changed.removed} & (held.keys() if isinstance(held, dict) else set())
-        demand(not closed, f"{job} was given {name} {closed} of {info.name}, which is drained or was removed")
-
-
-def _is_taken(constraints: Constraints, info: WorkerInfo, offer: Offer) -> bool:
-    remote = constraints.remote
-    right_worker = constraints.worker in (None, info.name) and set(constraints.labels) <= set(info.labels)
-    if remote is None or not right_worker:
-        return right_worker
-    if not offer.prefix:
-        return offer.unsecure or remote.bare
-    return not remote.own_cwd and not remote.shell and set(remote.env) <= set(offer.allow_env)
-
-
-def _difference(board: dict[int, Job], store: dict[int, Job]) -> list[tuple[Job | None, Job | None]]:
-    ids = sorted(board.keys() | store.keys())
-    return [(board.get(i), store.get(i)) for i in ids if board.get(i) != store.get(i)][:3]
+            assert row is not None
+            attempts = SqliteStore.attempts(self._store, job_id)
+            time_limits.check_tries(row.spec, attempts)
+            for attempt in attempts:
+                if attempt.number == number:
+                    time_limits.check_end(attempt.outcome, command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 from collections.abc import Callable
@@ -13,7 +12,9 @@ from typing import cast
 from msgspec.structs import replace
 from tests.builders import HandClock
 from tests.sim.checks import Auditor
-from tests.sim.promise import Broken, demand
+from tests.sim.features import Features
+from tests.sim.machine_users import EXTRAS, change_devices, with_slots
+from tests.sim.promises.promise import Broken, demand
 from tests.sim.rewind import Rewind
 from tests.sim.things import Command
 from tests.sim.touchy import Led, TouchyStore, steady
@@ -28,19 +29,13 @@ from grassq.core.messages import Hello
 from grassq.core.model import Job, Offer, State, WorkerInfo
 from grassq.core.planner.explain import never_fits
 from grassq.core.planner.heads import ReservationPolicy
+from grassq.core.planner.limits.groups import names_in, never_within
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Device, Devices, Pool
-from grassq.core.resources.device_changes import (
-    ChangedDevices,
-    DeviceChange,
-    DeviceChanges,
-    Verb,
-    change,
-    changed_capacity,
-)
-from grassq.core.resources.slots import Slot, limits_of
-from grassq.errors import Deposed, NotFound, StoreUnavailable
+from grassq.core.resources.device_changes import ChangedDevices, DeviceChanges, changed_capacity
+from grassq.core.waiting.start_times import LOOK_S
+from grassq.errors import Deposed, StoreUnavailable
 from grassq.store.relational import Store
 from grassq.worker.agent import Agent
 
@@ -49,6 +44,8 @@ FAULTS_S = 60.0
 PROGRESS_S = 30.0
 END_S = 3600.0
 QUEUES = ("default", "q1", "q2")
+#: How the wall clock is set, where jobs wait for it.
+SMALL_STEPS = (-15.0, -4.0, -1.0, 1.0, 4.0, 15.0)
 FAULTS = (
     *("broker", "agent", "daemon", "shim", "shim", "launcher", "reboot", "link", "clock"),
     *("cut", "cut", "cut", "takeover", "backup", "backup"),
@@ -56,9 +53,6 @@ FAULTS = (
 LEASE_S = 9.0
 #: Jobs of the simulator take seconds; those below this are brief enough to be followed.
 PACE = PrefetchPolicy(short_s=4.0, runs=1, wait_s=3.0)
-#: The devices that users add, and what they do with devices.
-EXTRAS = tuple(Device(id_, ONE, 16384 * ONE) for id_ in ("1", "2", "7"))
-VERBS: tuple[Verb, ...] = ("add", "add", "remove", "drain", "drain", "undrain", "undrain")
 #: How long a standby waits for a silent broker before it takes over.
 TAKEOVER_S = 4.0
 
@@ -82,21 +76,16 @@ class Play:
         self.machines = {f"w{i}": Machine(f"w{i}", self, each) for i, each in enumerate(labels)}
         self.capacity = {name: self._capacity() for name in self.machines}
         self.offers: dict[str, tuple[Offer, ...]] = {}
-        #: Some worlds have a queue with slots; no seed that `test_sim` tells of is among them.
-        self.has_slots = seed % 11 in (3, 8)
+        self.features = Features(seed)
         for name in self.machines:
             self.offers[name] = (Offer("default", unsecure=self.rng.random() < 0.5),)
-            if self.has_slots:
-                self.offers[name] += (self.with_slots(name, Offer("q1", unsecure=True)),)
-        #: In some worlds devices come, go and are drained; no seed that `test_sim` tells of is among them.
-        self.has_device_changes = seed % 13 in (7, 9, 12)
-        #: In some worlds jobs are suspended and go on; no seed that `test_sim` tells of is among them.
-        self.has_suspensions = seed % 12 in (6, 8, 11)
+            if self.features.has_slots:
+                self.offers[name] += (with_slots(self, name, Offer("q1", unsecure=True)),)
         self.devices: dict[str, DeviceChanges] = {name: {} for name in self.machines}
         self.store = TouchyStore(trouble=self._trouble)
         extra = {"gpu": ChangedDevices(EXTRAS)}
         physical = {name: changed_capacity(capacity, extra) for name, capacity in self.capacity.items()}
-        self.auditor = Auditor(self.store, self.machines, physical)
+        self.auditor = Auditor(self.store, self.machines, physical, self.clock)
         self.decider: Decider | None = None
         self._inbox: list[Message] = []
         self._asleep_until = float("inf")
@@ -128,10 +117,12 @@ class Play:
             self.after(1.0, partial(self._tick, machine))
         self.after(0.5, self.users.act)
         self.after(2.0, self._something_goes_wrong)
-        if self.has_device_changes:
-            self.after(1.0, self._change_devices)
-        if self.has_suspensions:
+        if self.features.has_device_changes:
+            self.after(1.0, partial(change_devices, self))
+        if self.features.has_suspensions:
             self.after(1.5, self.users.suspend)
+        if self.features.has_caps:
+            self.after(0.7, self.users.limit_group)
 
     # Time.
 
@@ -172,29 +163,23 @@ class Play:
             self.wire.heal(name)
         for machine in self.machines.values():
             everywhere = tuple(Offer(queue, unsecure=True) for queue in QUEUES)
-            if self.has_slots:
-                everywhere = tuple(self.with_slots(machine.name, o) if o.queue == "q1" else o for o in everywhere)
+            if self.features.has_slots:
+                everywhere = tuple(with_slots(self, machine.name, o) if o.queue == "q1" else o for o in everywhere)
             self.offers[machine.name], self.devices[machine.name] = everywhere, {}
             if machine.agent is not None:
                 machine.agent.describe(self._info(machine))
         self.users.let_everything_run()
         self._progress_at = self.now
 
-    def with_slots(self, worker: str, offer: Offer) -> Offer:
-        """A queue with slots on devices of a worker: some shared, some of several, some of none."""
-        supply = self.capacity[worker]["gpu"]
-        assert isinstance(supply, Devices)
-        ids = [device.id for device in supply.devices]
-        chosen = [self.rng.sample(ids, self.rng.randint(0, len(ids))) for _ in range(self.rng.randint(1, 4))]
-        slots = tuple(Slot(",".join(each), tuple(each)) for each in chosen)
-        return replace(offer, limits=limits_of(slots), slots=slots, order=self.rng.choice(("stack", "rotate")))
-
     def _can_run(self, job_id: int) -> bool:
         job = self.auditor.alive[job_id]
         assert self.decider is not None
         if job.waits_for_jobs and not self._can_be_ready(job):
             return False
-        return never_fits(self.decider.board, job.spec.queue, job.spec.request, job.spec.constraints) is None
+        board, spec = self.decider.board, job.spec
+        if never_within(board, names_in(spec.constraints), spec.request) is not None:
+            return False
+        return never_fits(board, spec.queue, spec.request, spec.constraints) is None
 
     def _can_be_ready(self, job: Job) -> bool:
         """Whether the jobs that a job waits for can end."""
@@ -218,8 +203,13 @@ class Play:
         if self.now - self._progress_at <= PROGRESS_S or self.decider is None:
             return
         for job in self.auditor.alive.values():
-            if job.state is not State.HELD and self._can_run(job.id):
+            is_early = job.ready_at is not None and self.now - self._progress_at <= self._look_s(job.ready_at)
+            if job.state is not State.HELD and not is_early and self._can_run(job.id):
                 raise Broken(f"nothing happened for {PROGRESS_S} s, and this waits: {job}")
+
+    def _look_s(self, at: float) -> float:
+        """Within how much time a job that waits for a time starts."""
+        return PROGRESS_S + LOOK_S + max(0.0, at - self.clock.wall())
 
     # Workers.
 
@@ -236,7 +226,7 @@ class Play:
             follows=follows,
             devices=devices,
             keeps_limits=True,
-            suspends=self.has_suspensions,
+            suspends=self.features.has_suspensions,
         )
 
     def _start_agent(self, machine: Machine) -> None:
@@ -256,19 +246,6 @@ class Play:
         self.offers[machine.name] = offers
         if machine.agent is not None:
             machine.agent.describe(replace(machine.agent.info, offers=offers))
-
-    def _change_devices(self) -> None:
-        """A user adds, removes, drains or undrains a device of a worker."""
-        if not self.faulty:
-            return
-        machine = self.machines[self.rng.choice(sorted(self.machines))]
-        base, known = self.capacity[machine.name], self.devices[machine.name]
-        asked = DeviceChange(self.rng.choice(VERBS), (self.rng.choice(("0", "0", "1", "2", "7")),), vram=EXTRAS[0].vram)
-        with contextlib.suppress(NotFound):
-            self.devices[machine.name], _ = change(known, asked, base)
-        if machine.agent is not None:
-            machine.agent.describe(replace(machine.agent.info, devices=self.devices[machine.name]))
-        self.after(self.rng.expovariate(0.7), self._change_devices)
 
     def turns_away(self, worker: str) -> bool:
         """Whether a worker was removed, so that its token opens nothing."""
@@ -346,7 +323,7 @@ class Play:
             self.decider = Decider(
                 led,
                 self.clock,
-                patience=ReservationPolicy(8, 20.0),
+                patience=ReservationPolicy(2, 4.0) if self.features.has_limits else ReservationPolicy(8, 20.0),
                 lease_s=LEASE_S,
                 incarnation=f"life{next(self._incarnations)}",
                 near_max=self._near_max,
@@ -400,7 +377,7 @@ class Play:
             return
         rng = self.rng
         machine = self.machines[rng.choice(sorted(self.machines))]
-        kind = rng.choice(FAULTS)
+        kind = rng.choice((*FAULTS, "clock", "clock", "broker") if self.features.has_start_times else FAULTS)
         if kind in ("broker", "daemon") and self.decider is not None:
             self.broker_gone()
         if kind == "takeover" and self.decider is not None:
@@ -422,5 +399,6 @@ class Play:
                 inward, outward = rng.choice(((True, True), (True, False), (False, True)))
                 self.wire.cut(machine.name, inward, outward, rng.expovariate(0.08))
             case "clock":
-                self.clock.set_by = rng.choice((0.0, -86400.0, 86400.0))
+                steps = (0.0, -86400.0, 86400.0)
+                self.clock.set_by = rng.choice((*steps, *SMALL_STEPS) if self.features.has_start_times else steps)
         self.after(rng.expovariate(0.4), self._something_goes_wrong)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
+from grassq.run.limits.time_limits import TimeLimits
 from grassq.run.rundir import Lease
 
 
@@ -25,6 +26,32 @@ class Command:
     stopped: bool = False
     was_stopped: bool = False
     overdue: tuple[int | None, int | None] | None = None
+    #: How long it was stopped, without the present stop, which began at a time.
+    stopped_s: float = 0.0
+    stopped_at: float = 0.0
+    #: What its shim keeps, when it was warned, and when it ended.
+    limits: TimeLimits | None = None
+    warned_at: list[float] = field(default_factory=list)
+    ended: float | None = None
+
+    def set_stopped(self, stop: bool, now: float) -> bool:
+        """Stop it or let it go on; tell whether it goes on."""
+        goes_on = self.stopped and not stop
+        if stop and not self.stopped:
+            self.stopped_at = now
+        elif goes_on:
+            self.stopped_s += now - self.stopped_at
+        self.stopped, self.was_stopped = stop, self.was_stopped or stop
+        return goes_on
+
+    def end(self, code: int | None, signal: int | None, now: float) -> None:
+        """It is gone."""
+        self.alive, self.code, self.signal, self.ended = False, code, signal, now
+
+    def ran_s(self, now: float) -> float:
+        """How long it has run by now, without the time in which it was stopped."""
+        until = now if self.ended is None else self.ended
+        return (min(until, self.stopped_at) if self.stopped else until) - self.began - self.stopped_s
 
     @property
     def id(self) -> AttemptId:
@@ -56,6 +83,8 @@ class RunDir:
     record: dict[str, Any] | None = None
     lease: Lease | None = None
     lease_ended: bool = False
+    #: The limit that ended it, in words.
+    timed_out: str | None = None
     #: What was ordered.
     order: Start | None = None
     #: Who begins when this one has ended, without being ordered.
@@ -72,6 +101,11 @@ class RunDir:
     suspended: tuple[int, bool] = (0, False)
     #: On disk for good; else a power cut may take it.
     synced: bool = False
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its shim is ending it."""
+        return self.cancelled or self.lease_ended or self.timed_out is not None
 
     @property
     def claimed(self) -> bool:

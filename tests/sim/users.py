@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 from tests import at_once
+from tests.sim.job_options import GROUPS, LIMITS, constrained, sweep_of, with_features, with_limits
+from tests.sim.machine_users import with_slots
 
 from grassq.broker import selection, service
 from grassq.broker.actions.edit import EditedJob, Editor, edit, why_not
 from grassq.broker.actions.jobs import RequeueJobs
+from grassq.broker.actions.limits import set_limit
 from grassq.broker.actions.move import Destination, move
 from grassq.broker.actions.suspend import ResumeJobs, SuspendJobs
 from grassq.broker.batch import Batch
@@ -144,7 +147,8 @@ class Users:
         key, digest = self._key()
         # A burst is of one shape: its jobs may be placed behind one another.
         drafts = [self._draft(key)] * count if count == BURST else [self._draft(key) for _ in range(count)]
-        handler = partial(service.submit, drafts=drafts, key=key, digest=digest)
+        sweep = sweep_of(self._play, count)
+        handler = partial(service.submit, drafts=drafts, key=key, digest=digest, sweep=sweep)
         self._ask(handler, partial(self._submitted, key), key=key, recall=service.ids_of)
 
     def _submitted(self, key: str, answer: object) -> None:
@@ -158,7 +162,7 @@ class Users:
         constraints = self._constraints()
         spec = Spec(
             command=(key.encode(), b"\xff\x00raw"),
-            queue=rng.choice(("default", "q1" if self._play.has_slots else "default", "q1", "q2")),
+            queue=rng.choice(("default", "q1" if self._play.features.has_slots else "default", "q1", "q2")),
             request=rng.choice(REQUESTS),
             cwd=b"/tmp",
             env_digest=hashlib.sha256(environment).digest(),
@@ -169,7 +173,8 @@ class Users:
             by=None if constraints.remote is None else "token",
         )
         draft = Draft(spec, environment, None, rng.choice((30, 30, 30, 10, 50)), hold=rng.random() < 0.1)
-        return replace(draft, after=self._after(), in_s=rng.choice((None, None, None, None, 0.5, 5.0)))
+        draft = replace(draft, after=self._after(), in_s=rng.choice((None, None, None, None, 0.5, 5.0)))
+        return with_features(self._play, draft)
 
     def _after(self) -> After:
         """Some jobs start after others, which may not exist, or have ended."""
@@ -216,6 +221,14 @@ class Users:
             self._ask(lambda batch: at_once.change(batch, action, [JobIds(((job, job),))]))
         self._play.after(self._rng.expovariate(1.2), self.suspend)
 
+    def limit_group(self) -> None:
+        """Somebody sets, changes or removes the limit of a group; and somebody will again."""
+        if not self._play.faulty:
+            return
+        group, limit = self._rng.choice(GROUPS), self._rng.choice(LIMITS)
+        self._ask(lambda batch: set_limit(batch, group, limit))
+        self._play.after(self._rng.expovariate(0.4), self.limit_group)
+
     def _priority(self) -> None:
         priority = self._rng.choice((0, 30, 90))
         self._on_a_job(lambda batch, chosen: at_once.set_priority(batch, chosen, priority))
@@ -231,11 +244,11 @@ class Users:
         def change(batch: Batch) -> object:
             edits = []
             for job in selection.select(batch, chosen):
-                if (play.has_slots and "q1" in (queue, job.spec.queue)) or why_not(job) is not None:
+                if (play.features.has_slots and "q1" in (queue, job.spec.queue)) or why_not(job) is not None:
                     continue
                 spec = replace(job.spec, request=request, queue=queue or job.spec.queue, grace_s=grace_s)
-                spec = replace(spec, constraints=constraints, tries=spec.tries + tries)
-                edits.append(EditedJob(job, spec, job.name, priority))
+                spec = replace(spec, tries=spec.tries + tries, constraints=constraints)
+                edits.append(EditedJob(job, constrained(spec, job.spec), job.name, priority))
             return edit(batch, edits, Editor("ann", OWNER), key, digest)
 
         if chosen:
@@ -321,10 +334,10 @@ class Users:
             unsecure=not prefix and self._rng.random() < 0.5,
             allow_env=self._rng.choice(((), (b"X",))) if prefix else (),
         )
-        if self._play.has_slots and queue == "q1" and self._rng.random() < 0.8:
-            offer = self._play.with_slots(machine.name, offer)
+        if self._play.features.has_slots and queue == "q1" and self._rng.random() < 0.8:
+            offer = with_slots(self._play, machine.name, offer)
         others = tuple(known for known in self._play.offers[machine.name] if known.queue != queue)
-        self._play.set_offers(machine, (*others, offer))
+        self._play.set_offers(machine, (*others, with_limits(self._play, offer)))
 
     def _delete_queue(self) -> None:
         machine = self._play.machines[self._rng.choice(sorted(self._play.machines))]

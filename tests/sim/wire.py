@@ -13,6 +13,7 @@ from random import Random
 from typing import Protocol
 
 from msgspec.structs import replace
+from tests.sim.features import Features
 from tests.sim.world import Machine
 
 from grassq.broker.decider import Decider
@@ -44,7 +45,7 @@ class Ends(Protocol):
     faulty: bool
     decider: Decider | None
     machines: dict[str, Machine]
-    has_suspensions: bool
+    features: Features
 
     @property
     def now(self) -> float:
@@ -275,7 +276,7 @@ class Wire:
             self._break(name)
         told = self._ends.decider.status.history.position if self._ends.decider is not None else None
         for delay in fates:
-            if self._ends.has_suspensions:
+            if self._ends.features.has_suspensions:
                 # A start or a check says that the attempt runs: it never comes after a later order to suspend it.
                 link.order_at = max(link.order_at, self._ends.now + delay)
                 delay = link.order_at - self._ends.now

@@ -15,18 +15,16 @@ from typing import Any, Protocol
 
 from tests.sim.files import FileWork
 from tests.sim.things import Command, RunDir, Shim
+from tests.sim.timers import KILL, TERM, Timers
 
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.states import Exited
-from grassq.run.lease_timer import GRACE_PART
 from grassq.run.rundir import ACKED, Lease
 from grassq.worker.agent import Agent
 from grassq.worker.attempts import exited
 from grassq.worker.machine import Inventory
-
-TERM, KILL = 15, 9
 
 
 class Timeline(Protocol):
@@ -68,6 +66,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.files = FileWork(self)
+        self.timers = Timers(self)
 
     @property
     def boot(self) -> str:
@@ -178,20 +177,20 @@ class Machine:
 
     def _obey(self, shim: Shim, folder: RunDir, command: Command) -> None:
         """A shim that was woken does what the newest order says; a kill comes first."""
-        if not shim.alive or not command.alive or folder.cancelled or folder.lease_ended:
+        if not shim.alive or not command.alive or folder.is_ending:
             return
         folder.suspended = number, stop = folder.suspend
         self._set_stopped(command, stop)
         self._report(shim, command.id, "suspended", number=number, stop=stop)
 
     def _set_stopped(self, command: Command, stop: bool) -> None:
-        goes_on = command.stopped and not stop
-        command.stopped, command.was_stopped = stop, command.was_stopped or stop
-        if goes_on:
+        if command.set_stopped(stop, self.time.now):
             self.time.resumed(command)
+            folder = self.dirs[command.id]
+            assert folder.shim is not None
+            self.timers.watch_limits(folder.shim, folder, command)
             if command.overdue is not None:
-                ending = command.overdue
-                self.time.after(self.time.rng.uniform(0, 2), lambda: self._ends_itself(command, *ending))
+                self.ends_later(command, *command.overdue)
 
     def void(self, attempt: AttemptId) -> bool:
         folder = self.dirs.setdefault(attempt, RunDir(self.boot))
@@ -249,30 +248,16 @@ class Machine:
             command = Command(folder.order, next(self.pids), rng.random() < 0.2, self.time.now)
             folder.command = command
             self.time.spawned(command)
-            self._watch_lease(shim, folder, command)
+            self.timers.begin(shim, folder, command)
             self._report(shim, attempt, "started", pid=command.pid)
             code, signal = rng.choice(((0, None), (0, None), (0, None), (1, None), (77, None), (None, 11)))
             # Some outlast a cut, a lease or two brokers.
             took_s = rng.expovariate(0.4) if rng.random() < 0.8 else rng.uniform(10, 40)
             self.time.after(took_s, lambda: self._ends_itself(command, code, signal))
 
-    def _watch_lease(self, shim: Shim, folder: RunDir, command: Command) -> None:
-        """The shim looks at the lease when it should be over, and ends the command unless it was renewed."""
-        if folder.lease is None:
-            return
-
-        def look() -> None:
-            assert folder.lease is not None
-            if not shim.alive or not command.alive:
-                return
-            if folder.lease.until > self.time.now:
-                return self._watch_lease(shim, folder, command)
-            folder.lease_ended = not folder.cancelled
-            if not command.stubborn:
-                self._dies(command, TERM)
-            self.time.after(folder.lease.length_s * GRACE_PART, lambda: self._dies(command, KILL))
-
-        self.time.after(max(0.0, folder.lease.until - self.time.now), look)
+    def ends_later(self, command: Command, code: int | None, signal: int | None) -> None:
+        """A command ends by itself within moments."""
+        self.time.after(self.time.rng.uniform(0, 2), lambda: self._ends_itself(command, code, signal))
 
     def _ends_itself(self, command: Command, code: int | None, signal: int | None) -> None:
         if command.stopped:
@@ -283,7 +268,7 @@ class Machine:
     def _ends(self, command: Command, code: int | None, signal: int | None) -> None:
         if not command.alive:
             return
-        command.alive, command.code, command.signal = False, code, signal
+        command.end(code, signal, self.time.now)
         folder = self.dirs[command.id]
         shim = folder.shim
         assert shim is not None
@@ -297,7 +282,12 @@ class Machine:
         command = folder.command
         if command is None or not command.alive:
             return
-        folder.cancelled = True
+        # A command that is being ended by a limit keeps that outcome.
+        folder.cancelled = folder.cancelled or folder.timed_out is None
+        self.terminate(command, grace_s)
+
+    def terminate(self, command: Command, grace_s: float) -> None:
+        """A shim ends its command: at once, or after the grace if it does not heed."""
         if not command.stubborn:
             self._dies(command, TERM)
         self.time.after(grace_s, lambda: self._dies(command, KILL))
@@ -310,7 +300,7 @@ class Machine:
             "outcome": _outcome(folder, spawn_failed),
             "code": command.code if command else None,
             "signal": command.signal if command else None,
-            "error": "no such program" if spawn_failed else None,
+            "error": "no such program" if spawn_failed else folder.timed_out,
             "started": command and command.began,
             "ended": self.time.now,
         }
@@ -396,7 +386,7 @@ class Machine:
         for shim in self.shims:
             shim.alive = False
         for command in self.commands():
-            command.alive, command.signal = False, KILL
+            command.end(None, KILL, self.time.now)
         for folder in self.dirs.values():
             if not folder.synced and self.time.rng.random() < 0.3:
                 folder.record = None
@@ -405,7 +395,9 @@ class Machine:
 def _outcome(folder: RunDir, spawn_failed: bool) -> str:
     if folder.lease_ended:
         return "lease_ended"
-    return "spawn_failed" if spawn_failed else "cancelled" if folder.cancelled else "exited"
+    if spawn_failed or folder.cancelled:
+        return "spawn_failed" if spawn_failed else "cancelled"
+    return "exited" if folder.timed_out is None else "timed_out"
 
 
 class SimRunner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from tests.sim.promise import demand
+from tests.sim.promises.promise import demand
 
 from grassq.core.model import HOLDING, Job, Placement
 from grassq.core.resources.amounts import ONE
