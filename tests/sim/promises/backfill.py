@@ -95,6 +95,8 @@ class Backfill:
         """When a head fits at the earliest, if those who are there use up their limits; None if that is not known."""
         machine = machine_of(board, worker, without)
         short = {group for group in GROUPS if machine.pick(_part(head.spec.request, group)) is None}
+        if not short:
+            return None  # it waits for what is kept for another head
         there = [job for job in board.held_by(worker.info.name) if job.id not in without]
         ends = [(at, job) for at, job in self._ends(board, worker, now) if job.id not in without]
         known = {job.id for _, job in ends}
