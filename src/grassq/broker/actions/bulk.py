@@ -82,6 +82,10 @@ class Action(ABC):
         """Return the group of a job: of the selected jobs in a group only the one with the highest id is changed."""
         return job.id
 
+    def order(self, job: Job) -> int:
+        """Return the place of a job among those that are changed, which differ in it or in their ids."""
+        return job.id
+
     def goes_last(self, job: Job) -> bool:
         """Tell whether a job is changed only after all others."""
         return False
@@ -136,6 +140,8 @@ class BulkChange:
         #: The chosen jobs by group, and those of them that go last.
         self._chosen: dict[int, int] = {}
         self._last: set[int] = set()
+        #: The places of those that are not in the order of their ids.
+        self._places: dict[int, int] = {}
         #: Notes by job: why it was left out, or what else to say.
         self._notes: dict[int, str] = {}
         #: The selected jobs that were left out without a note.
@@ -176,7 +182,8 @@ class BulkChange:
         if self._notes and not self._chosen and self._action.is_strict:
             raise Refused(next(iter(self._notes.values())))
         last = self._last.intersection(self._chosen.values())
-        first = sorted((id_ for id_ in self._chosen.values() if id_ not in last), reverse=self._action.newest_first)
+        first = [id_ for id_ in self._chosen.values() if id_ not in last]
+        first.sort(key=self._place, reverse=self._action.newest_first)
         ids = [*first, *sorted(last)]
         if len(ids) > STEP_JOBS:
             fixed = self._recall(batch, "set") or self._record(batch, "set", 0, 0, ids)
@@ -188,6 +195,9 @@ class BulkChange:
         applied = self._apply(batch, 0, jobs)
         made = self._record(batch, None, 0, applied.stopping, (job.id for job in applied.jobs))
         return self._told(batch, made, applied.jobs)
+
+    def _place(self, id_: int) -> tuple[int, int]:
+        return self._places.get(id_, id_), id_
 
     def _dependents(self, batch: Batch) -> list[selection.Selected]:
         """Return the jobs that start after the chosen ones, of a token its own alone."""
@@ -208,6 +218,8 @@ class BulkChange:
             self._chosen[self._action.group(job)] = job.id
             if self._action.goes_last(job):
                 self._last.add(job.id)
+            if (place := self._action.order(job)) != job.id:
+                self._places[job.id] = place
         return chosen
 
     def _note(self, job: int, why: str) -> None:

@@ -198,6 +198,13 @@ class RerunJobs(Action):
             return f"job {job.id} has not ended ({job.state}); only a finished job can be run again"
         return self._taken(batch, job)
 
+    def order(self, job: Job) -> int:
+        """Return the first run of a job: it is newer than those of all jobs that the job was submitted to start after.
+
+        A job is run again only when these are run again already, or in the same step.
+        """
+        return job.rerun_of or job.id
+
     def check(self, batch: Batch, jobs: Sequence[Job]) -> dict[int, str]:
         refuse_what_never_fits(Eligibility(batch), map(shape_of, jobs))
         return {}
