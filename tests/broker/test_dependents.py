@@ -11,11 +11,16 @@ from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker
 
+from grassq.broker import selection, service, tokens
+from grassq.broker.actions import bulk
 from grassq.broker.actions.jobs import HoldJobs, KillJobs, ReleaseJobs, RerunFailed, RerunJobs
 from grassq.broker.service import Draft
+from grassq.broker.tokens import Bearer, TokenLimits
 from grassq.broker.waiting import dependents
 from grassq.core.model import ForTime, Outcome, State
-from grassq.core.states import Exited
+from grassq.core.states import Edit, Exited
+from grassq.core.waiting import conditions
+from grassq.core.waiting.conditions import Dependency
 from grassq.errors import NotFound, Refused
 
 QUEUED, WAITING, PLACED, RUNNING, HELD = State.QUEUED, State.WAITING, State.PLACED, State.RUNNING, State.HELD
@@ -185,10 +190,137 @@ def test_a_submission_with_too_many_dependencies_is_refused(monkeypatch: pytest.
     monkeypatch.setattr(dependents, "EDGES_MAX", 5)
     fixture = a_decider()
     fixture.submit(*[a_draft() for _ in range(3)])
-    with pytest.raises(Refused, match="6 dependencies; 5 is the most"):
+    with pytest.raises(Refused, match="more than 5 dependencies"):
         fixture.submit(after("1-3"), after("1-3"))
     assert len(states(fixture)) == 3
     fixture.submit(after("1-3"))
+
+
+def test_ranges_beyond_the_bound_are_refused_also_of_a_rerun_and_nothing_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fixture = a_decider(cpu=9)
+    fixture.submit(*[a_draft(name="a" if n % 2 else "b") for n in range(5)])
+    fixture.submit(after("name:b"))
+    act(fixture, KillJobs(), "6")
+    monkeypatch.setattr(conditions, "RANGES_MAX", 2)
+    with pytest.raises(Refused, match="--after names jobs in 3 ranges of ids; 2 is the most"):
+        fixture.submit(after("name:b"))
+    with pytest.raises(Refused, match="3 ranges of ids"):
+        act(fixture, RerunJobs(), "6")
+    assert len(states(fixture)) == 6
+    fixture.restart()
+    assert fixture.job(6).spec.dependencies[0].count == 3, "what is stored stays readable"
+
+
+def test_the_selectors_of_a_request_are_bounded_and_so_is_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dependents, "SELECTORS_MAX", 2)
+    monkeypatch.setattr(dependents, "LOOKED_AT_MAX", 20)
+    fixture = a_decider()
+    fixture.submit(*[a_draft(name=name) for name in "aabbccc"])
+    with pytest.raises(Refused, match="start after 3 different selectors; 2 is the most in one request"):
+        fixture.submit(after("name:a"), after("name:b", "name:c"))
+    with pytest.raises(Refused, match="--after: more than 20 jobs would be looked at; name the jobs by their ids"):
+        fixture.submit(after("1-7", "1-6", "2-7"))
+    with pytest.raises(Refused, match="more than 20 jobs would be looked at"):
+        fixture.submit(after("name:a,name:b"))
+    assert len(states(fixture)) == 7
+    fixture.submit(*[after(id_) for id_ in range(1, 8)], after("name:a"), after("name:a"), after("name:b"))
+
+
+def test_a_selector_is_not_read_beyond_the_bound_of_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dependents, "EDGES_MAX", 5)
+    monkeypatch.setattr(selection, "BRIEF_AT_ONCE", 8)
+    monkeypatch.setattr(selection, "ROWS_AT_ONCE", 4)
+    fixture = a_decider()
+    fixture.submit(*[a_draft(name="a") for _ in range(40)])
+    read: list[int] = []
+    page = type(fixture.store).brief_page
+
+    def brief_page(store: Any, *asked: Any) -> Any:
+        read.append(asked[1])
+        return page(store, *asked)
+
+    monkeypatch.setattr(type(fixture.store), "brief_page", brief_page)
+    with pytest.raises(Refused, match="more than 5 dependencies"):
+        fixture.submit(*[after(f"name:a,{id_}") for id_ in range(1, 9)])
+    assert max(read) == 4, "of forty jobs"
+
+
+def test_ends_that_jobs_wait_for_count_for_the_token_and_for_all_jobs_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dependents, "UNMET_MAX", 8)
+    fixture = a_decider(cpu=1)
+    fixture.submit(a_draft(), a_draft(), a_draft())
+    bearer = Bearer("t", TokenLimits(bytes=tokens.EDGE_BYTES * 6))
+
+    def submit(*drafts: Draft, by: Bearer) -> Any:
+        handler = partial(service.submit, drafts=drafts, key=next(fixture.keys), digest=b"d", bearer=by)
+        return fixture.ask(handler)
+
+    assert submit(after("1-3"), by=bearer) == [4]
+    refused = submit(after("1-3"), by=bearer)
+    assert isinstance(refused, Refused) and "your token may take" in str(refused)
+    fixture.restart()
+    assert isinstance(submit(after("1-3"), by=bearer), Refused), "counted anew after a restart"
+    assert submit(after("1-3"), by=Bearer("u", TokenLimits())) == [5]
+    with pytest.raises(Refused, match="would wait for 9 ends of other jobs; 8 is the most"):
+        fixture.submit(after("1-3"))
+    act(fixture, KillJobs(), "4")
+    assert fixture.submit(after("1-3")) == [6]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("is_early", [False, True])
+def test_where_a_failure_is_enough_the_other_jobs_of_this_condition_do_not_matter(
+    restarts: bool, is_early: bool
+) -> None:
+    def begin() -> DeciderFixture:
+        fixture = a_decider(cpu=3)
+        fixture.submit(a_draft(), a_draft(), a_draft())
+        if is_early:
+            fixture.exited(2, code=1)
+        fixture.submit(replace(a_draft(), after=(("ok", ("1",)), ("fail", ("2,3",)))))
+        if not is_early:
+            fixture.exited(2, code=1)
+        if restarts:
+            fixture.restart()
+            fixture.hello(a_worker("w", gpu=2, cpu=4))
+        return fixture
+
+    fixture = begin()
+    fixture.exited(3)
+    assert fixture.job(4).state is WAITING
+    fixture.exited(1)
+    assert fixture.job(4).state is PLACED
+    fixture = begin()
+    fixture.exited(1)
+    assert fixture.job(4).state is PLACED, "job 3 still runs, and does not matter"
+
+
+def test_a_waiting_job_that_changes_its_queue_counts_there() -> None:
+    fixture = a_decider(cpu=1)
+    fixture.submit(a_draft())
+    fixture.submit(after(1))
+    job = fixture.job(2)
+    moved = Edit(replace(job.spec, queue="other"), job.name, job.priority)
+    fixture.do(lambda batch: batch.move(job, moved))
+    board = fixture.decider.board
+    assert (board.unfinished("default"), board.unfinished("other")) == (1, 1)
+
+
+def test_a_rerun_in_steps_runs_a_job_again_after_the_jobs_that_it_starts_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "STEP_JOBS", 2)
+    fixture = a_decider(cpu=9)
+    fixture.submit(a_draft())
+    fixture.submit(after(1), a_draft(), a_draft())
+    for id_ in (1, 3, 4):
+        fixture.exited(id_, code=1)
+    act(fixture, RerunJobs(), 1)
+    fixture.exited(5, code=1)
+    assert states(fixture) == [FAILED] * 5
+    act(fixture, RerunFailed(), "failed")
+    again = [fixture.job(id_) for id_ in range(6, 10)]
+    assert [(job.rerun_of, job.state) for job in again] == [(1, PLACED), (2, WAITING), (3, PLACED), (4, PLACED)]
 
 
 def test_a_start_time_a_queue_and_a_job_are_all_waited_for() -> None:
@@ -241,6 +373,15 @@ def test_a_rerun_starts_after_the_newest_runs_of_the_jobs_before_it() -> None:
     fixture.report(9, Exited(1, Outcome.SIGNALLED, signal=15))
     act(fixture, RerunJobs(), 3)
     assert fixture.job(10).state is PLACED, "its jobs have succeeded meanwhile"
+
+
+def test_a_job_that_was_removed_is_not_waited_for() -> None:
+    fixture = a_decider()
+    fixture.submit(a_draft(), a_draft())
+    fixture.exited(1)
+    fixture.do(lambda batch: batch.remove([fixture.job(1)]))
+    found = fixture.do(lambda batch: dependents.settled(batch, [Dependency("ok", ((1, 2),))]))
+    assert found.unmet == ((2, "ok"),) and found.never is None
 
 
 def test_the_jobs_behind_a_job_are_found_also_when_all_have_ended_and_removed_ones_are_not() -> None:

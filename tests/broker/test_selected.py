@@ -24,7 +24,11 @@ def ids(fixture: DeciderFixture, text: str) -> list[int]:
 
 def waited(fixture: DeciderFixture, text: str) -> list[int]:
     """The jobs that `wait` waits for."""
-    return [job.id for job in fixture.do(lambda batch: selection.select(batch, chosen(text), live=True))]
+    found = [job.id for job in fixture.do(lambda batch: selection.select(batch, chosen(text), live=True))]
+    [selector] = chosen(text)
+    ids, _ = fixture.do(lambda batch: selection.live_ids(batch, selector, 1000, 1_000_000))
+    assert ids == found, "read in brief, they are the same"
+    return found
 
 
 def kill(fixture: DeciderFixture, id_: int) -> None:

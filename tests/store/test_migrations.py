@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from tests.archives import unpack
 from tests.builders import a_job
 from tests.postgres import shared
-from tests.store.batches import MANY, new
+from tests.store.batches import MANY, ended, new
 
 from grassq.core.model import ForTime, State
 from grassq.core.syntax.selectors import parse
 from grassq.core.waiting.retries import RETRY_DELAY_S
 from grassq.errors import UnknownSchema
 from grassq.store import schema, sql
+from grassq.store.base import Changes
 from grassq.store.relational import Store
 
 Opened = Callable[[str], Store]
@@ -100,6 +101,20 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
     later += [f"drop table {table}" for table in tables]
     set_back(url, 3, *later)
     assert opened(url).jobs(parse("all"), MANY) == before
+
+
+def test_where_a_failure_was_enough_the_other_edges_are_met_in_a_store_of_an_earlier_release(
+    url: str, opened: Opened
+) -> None:
+    store = opened(url)
+    changes = new(*[a_job(id_) for id_ in (1, 2, 3)], *[a_job(id_, state=State.WAITING) for id_ in (4, 5)])
+    changes.edges = [(1, 4, "fail", 0), (2, 4, "fail", 0), (3, 4, "ok", 0), (2, 5, "fail", 0)]
+    store.commit(changes)
+    ended(store, 1, code=1)
+    store.commit(Changes(met=[1]))
+    store.close()
+    set_back(url, 24)
+    assert sorted(opened(url).load(MANY).edges) == [(2, 5, "fail"), (3, 4, "ok")]
 
 
 def test_a_store_from_before_the_first_release_is_refused(url: str, opened: Opened) -> None:

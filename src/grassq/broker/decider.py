@@ -144,7 +144,7 @@ class Decider:
         for group in loaded.groups:
             self.board.load(group.state, group.shape, group.orders)
         self.board.index(loaded.moved)
-        self.board.dependencies = Dependencies(loaded.edges, loaded.queues)
+        self.board.dependencies = Dependencies(loaded.edges, loaded.queues, loaded.tokens)
         for job in loaded.jobs:
             if job.state in HOLDING or (job.ready_at is not None and job.state is State.WAITING):
                 self.board.put(job)

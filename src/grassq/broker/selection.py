@@ -42,6 +42,8 @@ SELECTED_MAX = 1_000_000
 SHARE_MIN = 16
 #: The most rows of one statement, as rows may be large.
 ROWS_AT_ONCE = 64
+#: The same for rows in brief, and how many of these cost as much as a whole job.
+BRIEF_AT_ONCE, BRIEF_PER_WHOLE = 1000, 16
 #: What costs as much as reading one more job: bytes of commands, jobs that are counted off for `@~N`, and ids that are
 #: looked at for succeeded jobs, which no index lists.
 BYTES_PER_JOB, COUNTED_PER_JOB, LOOKED_AT_PER_JOB = 4000, 100, 40
@@ -174,7 +176,7 @@ def _read_source(
     stored, after = batch.store.page(meant, source.after, reading.upto, limit)
     jobs = [batch.current(job) for job in stored if job.id not in batch.changes.removed]
     if reading.live and not is_named(meant) and not _names_ended(source.typed):
-        jobs = [job for job in jobs if _counts(job, source)]
+        jobs = [job for job in jobs if _counts(source, job.state, job.created, job.spec.queue)]
     if reading.visible_to is not None:
         jobs = _visible(jobs, reading.visible_to, is_named(meant))
     cost = 1 + _looked_at(meant, stored, limit) + _cost(meant, stored, after - source.after)
@@ -238,9 +240,9 @@ def _names_ended(selector: Selector) -> bool:
     return isinstance(selector, InState | BySweep)
 
 
-def _counts(job: Job, source: SelectorState) -> bool:
-    is_meant = job.state not in FINAL or source.ended_of in (ANY_TIME, job.created)
-    return is_meant and source.queue in (None, job.spec.queue)
+def _counts(source: SelectorState, state: str, created: float, queue: str) -> bool:
+    is_meant = state not in FINAL or source.ended_of in (ANY_TIME, created)
+    return is_meant and source.queue in (None, queue)
 
 
 def _visible(jobs: list[Job], to: str, named: bool) -> list[Job]:
@@ -260,6 +262,36 @@ def select(batch: Batch, selectors: Iterable[Selector], limit: int = SELECTED_MA
         some, reading = read(batch, reading, limit - len(found))
         found += [job for job, _ in some]
     return found
+
+
+def live_ids(batch: Batch, typed: Selector, limit: int, budget: int) -> tuple[list[int], int]:
+    """Return the ids that `select` would find for a selector that is `live`, at most about `limit`, and what they cost.
+
+    It stops when that is above `budget`. The cost is counted in jobs of which only a few columns are read.
+    """
+    source = _meant_live(batch, SelectorState(typed))
+    meant, upto, cost = source.meant, batch.next_id - 1, 0
+    assert meant is not None
+    parts = meant.parts if isinstance(meant, AnyOf) else (meant,)
+    is_whole = any(isinstance(part, AllOf) for part in parts)
+    rows = ROWS_AT_ONCE if is_whole else max(ROWS_AT_ONCE, BRIEF_AT_ONCE // len(parts))
+    #: What a page costs whatever it finds: of joined selectors it may read far more jobs than it returns.
+    joined = rows * len(parts) * (BRIEF_PER_WHOLE if is_whole else 1) if isinstance(meant, AllOf | AnyOf) else 0
+    takes_all = is_named(meant) or _names_ended(typed)
+    updated, removed = batch.changes.updated, {*batch.changes.removed}
+    found: list[int] = []
+    while source.after < upto and len(found) <= limit and cost <= budget:
+        some, after = batch.store.brief_page(meant, source.after, upto, rows)
+        cost += 1 + _cost(meant, [], after - source.after) + max(len(some), joined)
+        for id_, state, created, queue in some:
+            if id_ in updated:
+                state, queue = updated[id_][1].state, updated[id_][1].spec.queue
+            if id_ not in removed and (takes_all or _counts(source, state, created, queue)):
+                found.append(id_)
+        source = replace(source, after=after, found=bool(found))
+    if source.after >= upto and not found and not _may_be_empty(batch, source):
+        raise NotFound(f"no job matches {describe(typed)}; {_hint(batch, typed)}")
+    return found, cost
 
 
 def is_named(selector: Selector) -> bool:

@@ -15,7 +15,7 @@ from grassq.broker.sweeps import objects as sweeps
 from grassq.broker.sweeps.objects import NewSweep
 from grassq.broker.tokens import Bearer
 from grassq.broker.waiting import dependents
-from grassq.broker.waiting.dependents import NO_CONDITIONS, After, Conditions
+from grassq.broker.waiting.dependents import NO_CONDITIONS, After, Conditions, NamedJobs
 from grassq.broker.waiting.eligibility import Eligibility, reevaluate
 from grassq.broker.worker_records import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
@@ -160,8 +160,10 @@ def _accepted(batch: Batch, drafts: Sequence[Draft], bearer: Bearer) -> _AllCond
         left = max(0, ID_MAX - batch.next_id + 1)
         raise Refused(f"{left} job ids are left in this store, of {ID_MAX:,}; start a broker with a new store")
     conditions = _conditions(batch, drafts)
+    unmet = sum(len(conditions[_after(draft)].unmet) for draft in drafts if _after(draft) in conditions)
+    dependents.check_unmet(batch, unmet)
     if bearer.token is not None:
-        tokens.take_up(batch, bearer, len(drafts), sum(stored_bytes(draft.spec) for draft in drafts))
+        tokens.take_up(batch, bearer, len(drafts), sum(stored_bytes(draft.spec) for draft in drafts), unmet)
     return conditions
 
 
@@ -193,12 +195,19 @@ def _after(draft: Draft) -> tuple[After, tuple[Dependency, ...]]:
 def _conditions(batch: Batch, drafts: Sequence[Draft]) -> _AllConditions:
     """Find what the drafts wait for, once for all that wait for the same; raise Refused for too many edges."""
     counts = Counter(_after(draft) for draft in drafts if draft.after or draft.dependencies)
-    found = {}
-    for after, dependencies in counts:
-        found[after, dependencies] = (
-            dependents.conditions_of(batch, after) if after else dependents.settled(batch, dependencies)
-        )
-    dependents.check_edges([(count, found[wanted]) for wanted, count in counts.items()])
+    found: dict[tuple[After, tuple[Dependency, ...]], Conditions] = {}
+    named, left = NamedJobs(batch), dependents.EDGES_MAX
+    named.check(text for after, _ in counts for _, texts in after for text in texts)
+    for (after, dependencies), count in counts.items():
+        if after:
+            made = dependents.conditions_of(batch, after, named, left // count)
+        else:
+            dependents.check_edges([(count, Conditions(dependencies))])
+            made = dependents.settled(batch, dependencies)
+        found[after, dependencies] = made
+        left -= count * sum(each.count for each in made.dependencies)
+        # Before the next is found: that work would be for nothing.
+        dependents.check_count(dependents.EDGES_MAX - left)
     return found
 
 

@@ -28,6 +28,8 @@ RENEW_S = 86400.0
 SESSIONS_PER_TOKEN_MAX = 500
 #: How far a clock may be set back before the codes that were made until then are void.
 CLOCK_SLACK_S = 300.0
+#: What a job takes for each job that it waits for: a row, its places in the indexes, and memory of the broker.
+EDGE_BYTES = 200
 
 #: Workers have the names of their hosts, which may begin with a digit.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
@@ -209,20 +211,30 @@ def _scope(code: Token, kind: Kind) -> Scope:
     return code.scope
 
 
-def take_up(batch: Batch, bearer: Bearer, jobs: int, size: int) -> None:
-    """Count new jobs for a token; raise Refused if the token has ended, or if the jobs are beyond its limits."""
+def usage_of(batch: Batch, token: str) -> TokenUsage:
+    """Return what a token uses of its limits: its unfinished jobs, and the ends of other jobs that they wait for."""
+    used = batch.usage(token)
+    return TokenUsage(used.jobs, used.bytes + EDGE_BYTES * batch.board.dependencies.edges_of(token))
+
+
+def take_up(batch: Batch, bearer: Bearer, jobs: int, size: int, edges: int = 0) -> None:
+    """Count new jobs for a token; raise Refused if the token has ended, or if the jobs are beyond its limits.
+
+    `edges` says how many ends of other jobs the new jobs wait for; each counts as EDGE_BYTES until it has come.
+    """
     if bearer.token is None:
         return
     if bearer.token in batch.board.ended_tokens:
         raise Refused("your token was revoked; ask the broker's owner for a new code")
-    used = batch.usage(bearer.token)
-    total = TokenUsage(used.jobs + jobs, used.bytes + size)
+    stored, used = batch.usage(bearer.token), usage_of(batch, bearer.token)
+    total = TokenUsage(stored.jobs + jobs, stored.bytes + size)
     if bearer.limits is not None and total.jobs > bearer.limits.jobs:
         raise Refused(
             f"your token may have {bearer.limits.jobs:,} unfinished jobs, has {used.jobs:,}, and this would add "
             f"{jobs:,}; wait until some have ended, or ask the broker's owner (setting token_jobs)"
         )
-    if bearer.limits is not None and total.bytes > bearer.limits.bytes:
+    size += EDGE_BYTES * edges
+    if bearer.limits is not None and used.bytes + size > bearer.limits.bytes:
         raise Refused(
             f"the unfinished jobs of your token may take {_mib(bearer.limits.bytes)}, take {_mib(used.bytes)}, and "
             f"this would add {_mib(size)}; wait until some have ended, or ask the broker's owner (setting token_mib)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sized
 from copy import copy
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -149,6 +149,15 @@ class Token(Struct, frozen=True, kw_only=True):
     page_of: str | None = None
 
 
+class BriefJob(NamedTuple):
+    """What a job that others wait for is asked; reading whole jobs costs many times as much."""
+
+    id: int
+    state: str
+    created: float
+    queue: str
+
+
 class TokenUsage(Struct):
     """How many unfinished jobs a token answers for, and how many bytes they take in the store."""
 
@@ -226,10 +235,11 @@ class Changes(Struct):
     #: Jobs that start after other jobs than before: what is stored of that is removed before `edges` are added.
     unlinked: list[int] = field(default_factory=list)
     #: What new jobs start after, and whether that was met before (0 or 1); jobs that have ended and that others waited
-    #: for; and jobs that wait for no job any more.
+    #: for; jobs that wait for no job any more; and jobs for whose condition `fail` one failure was enough.
     edges: list[tuple[int, int, Condition, int]] = field(default_factory=list)
     met: list[int] = field(default_factory=list)
     freed: list[int] = field(default_factory=list)
+    failure_met: list[int] = field(default_factory=list)
 
     def put(self, before: Job, after: Job) -> None:
         """Note that a job is now `after`; several changes of one job become one write."""
@@ -277,6 +287,7 @@ class Changes(Struct):
             self.told,
             self.freed,
             self.unlinked,
+            self.failure_met,
         )
         sizes = (*map(len, jobs), *map(len, few))
         return (*sizes, *copies, self.restored_to, self.lost_jobs)
@@ -322,9 +333,10 @@ class Loaded(Struct, frozen=True):
     groups: list[WaitingGroup] = []
     #: The unfinished jobs that were moved, by rank.
     moved: dict[int, int] = {}
-    #: The unmet edges, and the queue of each job that waits.
+    #: The unmet edges, the queue of each job that waits, and the token of each that has one.
     edges: list[Edge] = []
     queues: dict[int, str] = {}
+    tokens: dict[int, str] = {}
 
 
 Sort = Literal["id", "finished"]

@@ -106,8 +106,9 @@ class Store(SweepReader):
                 incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
                 moved=dict(self._all(sql.SELECT_MOVED)),
-                edges=[(parent, job, condition) for parent, job, condition, _ in unmet],
-                queues={job: intern(queue) for _, job, _, queue in unmet},
+                edges=[(parent, job, condition) for parent, job, condition, *_ in unmet],
+                queues={job: intern(queue) for _, job, _, queue, _ in unmet},
+                tokens={job: intern(token) for _, job, _, _, token in unmet if token is not None},
             )
             self.number, self._tallies = number, self._counted()
         return loaded
@@ -189,9 +190,9 @@ class Store(SweepReader):
             self._many(sql.UNLINK_JOB, [(job,) for job in changes.unlinked])
         if changes.edges:
             self._many(sql.INSERT["dependency"], changes.edges)
-        for statement, jobs in ((sql.MEET_PARENT, changes.met), (sql.MEET_JOB, changes.freed)):
-            if jobs:
-                self._many(statement, [(job,) for job in jobs])
+        meets = (sql.MEET_PARENTS, changes.met), (sql.MEET_JOBS, changes.freed), (sql.MEET_FAIL, changes.failure_met)
+        for statement, jobs in meets:
+            self._run_on(statement, sorted({*jobs}))
         if changes.updated:
             counts = self._counts(starmap(rows.job_update, changes.updated.values()))
             for count, (before, after) in zip(counts, changes.updated.values(), strict=True):

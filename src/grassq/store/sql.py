@@ -129,10 +129,13 @@ GET_META = "select value from meta where key = ?"
 NEXT_NUMBER = "update meta set value = ? where key = 'number' and value = ?"
 
 # The condition of an edge is met, or does not matter any more, when the parent or the job has ended.
-MEET_PARENT = "update dependency set met = 1 where parent = ? and met = 0"
-MEET_JOB = "update dependency set met = 1 where job = ? and met = 0"
+MEET_PARENTS = "update dependency set met = 1 where parent in ({ids}) and met = 0"
+# `met + 0` keeps the index of all unmet edges out of it, through which PostgreSQL may look whole for a single job.
+MEET_JOBS = "update dependency set met = 1 where job in ({ids}) and met + 0 = 0"
+# One failure is enough, so the other edges of this condition do not matter any more.
+MEET_FAIL = "update dependency set met = 1 where job in ({ids}) and condition = 'fail' and met + 0 = 0"
 SELECT_UNMET = (
-    "select dependency.parent, dependency.job, dependency.condition, job.queue"
+    "select dependency.parent, dependency.job, dependency.condition, job.queue, job.token"
     " from dependency join job on job.id = dependency.job where dependency.met = 0"
 )
 SELECT_DEPENDENTS = "select distinct job from dependency where parent in ({ids}) order by job"
@@ -197,6 +200,15 @@ def next_ranges(
 
 _SELECT = "select " + ", ".join(f"job.{column.strip()}" for column in JOB_COLUMNS.split(",")) + ", attempt.placement"
 _FROM = " from job left join attempt on attempt.job = job.id and attempt.number = job.attempt "
+
+_BRIEF = "select job.id, job.state, job.created, job.queue"
+
+
+@lru_cache(STATEMENTS_MAX)
+def brief(statement: str) -> str:
+    """Return a question for whole jobs as one for BriefJob rows, which cost a small part of it."""
+    return _BRIEF + statement.removeprefix(_SELECT)
+
 
 SELECT_SOME = _SELECT + _FROM + "where job.id in ({ids}) order by job.id"
 SELECT_RUNS = _SELECT + _FROM + "where job.rerun_of is not null and job.rerun_of in ({ids}) order by job.id"

@@ -271,6 +271,8 @@ class Board(Fleet):
         """Forget what a job waits for no longer; a delay that goes on keeps its beginning."""
         if old.waits_for_jobs and not job.waits_for_jobs:
             self.dependencies.drop(job.id)
+        elif old.waits_for_jobs and (old.spec.queue, old.token) != (job.spec.queue, job.token):
+            self.dependencies.move(job.id, job.spec.queue, job.token)
         if old.for_time is not None and (job.for_time is None or job.state is not State.WAITING):
             self.start_times.remove(job.id)
 

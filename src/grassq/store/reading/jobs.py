@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import TypeVar
 
 from grassq.core.model import ID_MAX, Job, State
 from grassq.core.query.selecting import selects, traits_of
 from grassq.core.syntax import selectors
 from grassq.core.syntax.selectors import AllOf, AnyOf, Part, Selector
 from grassq.store import rows, sql
-from grassq.store.base import TIME_MAX, JobScan, Row
+from grassq.store.base import TIME_MAX, BriefJob, JobScan, Row
 from grassq.store.reading.facts import FactReader
 
 #: The most names that `names` reads: in some orders of PostgreSQL, other names stand among those with a prefix.
@@ -20,6 +21,9 @@ NAMES_READ_MAX = 500
 IDS_LOOKED_AT = 4000
 #: How many jobs of a part are counted to find the part that selects the fewest.
 COUNTED_MAX = 1000
+#: Turns a question for whole jobs into one for a part of them.
+Form = Callable[[str], str]
+AnyJob = TypeVar("AnyJob", Job, BriefJob)
 
 
 class JobReader(FactReader):
@@ -54,20 +58,30 @@ class JobReader(FactReader):
                 rest = AllOf(tuple(others))
                 return [job for job in some if selects(rest, traits_of(job))], after
             case AnyOf(parts):
-                return self._merged(parts, after, upto, limit)
+                return _merged(self.page, parts, after, upto, limit)
             case _:
-                return self._page(selector, after, upto, limit)
+                found, after = self._page(selector, after, upto, limit)
+                with self._foreign_errors():
+                    return [rows.job_from(row) for row in found], after
 
-    def _merged(self, parts: Sequence[Selector], after: int, upto: int, limit: int) -> tuple[list[Job], int]:
-        """Return a page of the jobs that any of these parts names, as far as every part was read."""
-        found: dict[int, Job] = {}
-        for part in parts:
-            some, upto = self.page(part, after, upto, limit)
-            found |= {job.id: job for job in some}
-        jobs = [found[id_] for id_ in sorted(found) if id_ <= upto]
-        return (jobs, upto) if len(jobs) <= limit else (jobs[:limit], jobs[limit - 1].id)
+    def brief_page(self, selector: Selector, after: int, upto: int, limit: int) -> tuple[list[BriefJob], int]:
+        """Return what `page` returns, in brief; of parts that must all hold the jobs are read whole."""
+        match selector:
+            case AllOf():
+                jobs, after = self.page(selector, after, upto, limit)
+                return [BriefJob(job.id, job.state, job.created, job.spec.queue) for job in jobs], after
+            case AnyOf(parts):
+                return _merged(self.brief_page, parts, after, upto, limit)
+            case _:
+                found, after = self._page(selector, after, upto, limit, sql.brief)
+                return [BriefJob(*row) for row in found], after
 
-    def _page(self, selector: Part, after: int, upto: int, limit: int) -> tuple[list[Job], int]:
+    def states(self, ids: Sequence[int]) -> dict[int, str]:
+        """Return the stored states of jobs; an id without a job is left out."""
+        with self._foreign_errors():
+            return {row[0]: row[1] for row in self._of_ids(sql.brief(sql.SELECT_SOME), ids)}
+
+    def _page(self, selector: Part, after: int, upto: int, limit: int, form: Form = str) -> tuple[list[Row], int]:
         low, high = after + 1, upto
         if isinstance(selector, selectors.ByIds):
             ranges, high = sql.next_ranges(selector.ranges, low, upto, limit)
@@ -75,8 +89,8 @@ class JobReader(FactReader):
         elif _is_unlisted(selector):
             high = min(upto, after + IDS_LOOKED_AT)
         with self._foreign_errors():
-            found = [rows.job_from(row) for row in self._selected(selector, low, high, limit)]
-        return found, found[-1].id if len(found) >= limit else high
+            found = self._selected(selector, low, high, limit, form)
+        return found, found[-1][0] if len(found) >= limit else high
 
     def fewest_first(self, parts: Sequence[Part]) -> tuple[Part, ...]:
         """Return parts by how many jobs each selects, counted up to COUNTED_MAX; what no index lists comes last."""
@@ -109,47 +123,47 @@ class JobReader(FactReader):
                 return ID_MAX
         return int(counted[0][0])
 
-    def _selected(self, selector: Part, low: int, high: int, limit: int) -> list[Row]:
-        """Return the rows a selector names, from the id `low` to `high`."""
+    def _selected(self, selector: Part, low: int, high: int, limit: int, form: Form = str) -> list[Row]:
+        """Return the rows a selector names, from the id `low` to `high`; `form` says what is asked of each job."""
         match selector:
             case selectors.ByIds(ranges):
                 single = [first for first, last in ranges if first == last]
-                found = {row[0]: row for row in self._of_ids(sql.SELECT_SOME, sorted(set(single)), limit)}
+                found = {row[0]: row for row in self._of_ids(form(sql.SELECT_SOME), sorted(set(single)), limit)}
                 for first, last in ranges:
                     if first != last:
-                        found |= {row[0]: row for row in self._all(sql.SELECT_RANGE, first, last, limit)}
+                        found |= {row[0]: row for row in self._all(form(sql.SELECT_RANGE), first, last, limit)}
                 return [found[id_] for id_ in sorted(found)][:limit]
             case selectors.LastJob(back):
-                return [row for row in self._all(sql.SELECT_LAST, back) if low <= row[0] <= high]
+                return [row for row in self._all(form(sql.SELECT_LAST), back) if low <= row[0] <= high]
             case selectors.AllJobs():
-                return self._all(sql.SELECT_RANGE, low, high, limit)
+                return self._all(form(sql.SELECT_RANGE), low, high, limit)
             case selectors.ByState(names):
-                of_states = [row for name in names for row in self._in_state(name, low, high, limit)]
+                of_states = [row for name in names for row in self._in_state(name, low, high, limit, form)]
                 return sorted(of_states, key=lambda row: row[0])[:limit] if len(names) > 1 else of_states
             case selectors.ByQueue(name, first):
-                return self._all(sql.SELECT_QUEUE, name, max(first, low), high, limit)
+                return self._all(form(sql.SELECT_QUEUE), name, max(first, low), high, limit)
             case selectors.ByToken(id_):
-                return self._all(sql.SELECT_TOKEN, id_, low, high, limit)
+                return self._all(form(sql.SELECT_TOKEN), id_, low, high, limit)
             case selectors.BySweep(id_):
-                return self._all(sql.SELECT_SWEEP, id_, low, high, limit)
+                return self._all(form(sql.SELECT_SWEEP), id_, low, high, limit)
             case selectors.ByProject(project, None):
-                return self._all(sql.SELECT_PROJECT, project, low, high, limit)
+                return self._all(form(sql.SELECT_PROJECT), project, low, high, limit)
             case selectors.ByProject(project, name, id_):
                 low, high = (low, high) if id_ is None else (max(low, id_), min(high, id_))
-                return self._all(sql.SELECT_PROJECT_NAME, project, name, low, high, limit)
+                return self._all(form(sql.SELECT_PROJECT_NAME), project, name, low, high, limit)
             case selectors.ByTag(key, None):
-                return self._all(sql.SELECT_TAG_KEY, key, low, high, limit)
+                return self._all(form(sql.SELECT_TAG_KEY), key, low, high, limit)
             case selectors.ByTag(key, value):
-                return self._all(sql.SELECT_TAG, key, value, low, high, limit)
+                return self._all(form(sql.SELECT_TAG), key, value, low, high, limit)
             case selectors.Since(_, at):
-                return self._all(sql.SELECT_SINCE, low, high, TIME_MAX if at is None else at, limit)
+                return self._all(form(sql.SELECT_SINCE), low, high, TIME_MAX if at is None else at, limit)
             case selectors.ByName(name) | selectors.ByWord(name):
-                return self._all(sql.SELECT_NAME, name, low, high, limit)
+                return self._all(form(sql.SELECT_NAME), name, low, high, limit)
 
-    def _in_state(self, name: str, low: int, high: int, limit: int) -> list[Row]:
+    def _in_state(self, name: str, low: int, high: int, limit: int, form: Form) -> list[Row]:
         if name == State.SUCCEEDED.value:
-            return self._all(sql.SELECT_SUCCEEDED, low, high, limit)
-        return self._all(sql.SELECT_STATE, name, low, high, limit)
+            return self._all(form(sql.SELECT_SUCCEEDED), low, high, limit)
+        return self._all(form(sql.SELECT_STATE), name, low, high, limit)
 
     def scan(self, wanted: JobScan, limit: int) -> list[Job]:
         """Return the next jobs of a scan, at most `limit`; reads no more rows than it returns."""
@@ -200,6 +214,22 @@ class JobReader(FactReader):
     def recent(self, since: float, limit: int) -> list[Job]:
         """Return the last jobs finished after `since`, newest first."""
         return self._read(rows.job_from, sql.SELECT_RECENT, since, limit)
+
+
+def _merged(
+    page: Callable[[Selector, int, int, int], tuple[list[AnyJob], int]],
+    parts: Sequence[Selector],
+    after: int,
+    upto: int,
+    limit: int,
+) -> tuple[list[AnyJob], int]:
+    """Return a page of the jobs that any of these parts names, as far as every part was read."""
+    found: dict[int, AnyJob] = {}
+    for part in parts:
+        some, upto = page(part, after, upto, limit)
+        found |= {job.id: job for job in some}
+    jobs = [found[id_] for id_ in sorted(found) if id_ <= upto]
+    return (jobs, upto) if len(jobs) <= limit else (jobs[:limit], jobs[limit - 1].id)
 
 
 def _is_unlisted(part: Part) -> bool:

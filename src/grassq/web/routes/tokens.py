@@ -135,7 +135,7 @@ class Tokens:
         """Answer with every token and code, without their secrets."""
 
         def documents(batch: Batch) -> Sequence[TokenDocument]:
-            return [_document(token, batch.now, batch.usage(token.id)) for token in batch.store.tokens()]
+            return [_document(token, batch.now, tokens.usage_of(batch, token.id)) for token in batch.store.tokens()]
 
         return document(TokensDocument(tokens=[*await self._engine.read(documents)]))
 
