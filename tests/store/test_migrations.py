@@ -113,7 +113,7 @@ def test_where_a_failure_was_enough_the_other_edges_are_met_in_a_store_of_an_ear
     ended(store, 1, code=1)
     store.commit(Changes(met=[1]))
     store.close()
-    set_back(url, 24)
+    set_back(url, 23, "drop index sweep_file", "create index sweep_name on sweep (name, id)")
     assert sorted(opened(url).load(MANY).edges) == [(2, 5, "fail"), (3, 4, "ok")]
 
 

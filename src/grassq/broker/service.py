@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from grassq.broker.sweeps import objects as sweeps
 from grassq.broker.sweeps.objects import NewSweep
 from grassq.broker.tokens import Bearer
 from grassq.broker.waiting import dependents
-from grassq.broker.waiting.dependents import NO_CONDITIONS, After, Conditions, NamedJobs
+from grassq.broker.waiting.dependents import NO_CONDITIONS, After, AllConditions, Conditions
 from grassq.broker.waiting.eligibility import Eligibility, reevaluate
 from grassq.broker.worker_records import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
@@ -45,7 +45,6 @@ from grassq.store.base import Submission
 from grassq.store.rows import stored_bytes
 
 #: What new jobs wait for, by what their drafts say.
-_AllConditions = Mapping[tuple[After, tuple[Dependency, ...]], Conditions]
 
 
 class Draft(Struct, frozen=True):
@@ -144,7 +143,7 @@ def insert(batch: Batch, drafts: Sequence[Draft], eligibility: Eligibility, bear
     return _insert(batch, drafts, eligibility, _accepted(batch, drafts, bearer), None, bearer)
 
 
-def _accepted(batch: Batch, drafts: Sequence[Draft], bearer: Bearer) -> _AllConditions:
+def _accepted(batch: Batch, drafts: Sequence[Draft], bearer: Bearer) -> AllConditions:
     """Find what new jobs wait for, and count them for their token; nothing is refused after this.
 
     Raise Refused if no ids are left, or if the jobs are beyond the limits of the token that answers for them. Every
@@ -171,7 +170,7 @@ def _insert(
     batch: Batch,
     drafts: Sequence[Draft],
     eligibility: Eligibility,
-    conditions: _AllConditions,
+    conditions: AllConditions,
     name: str | None,
     bearer: Bearer,
 ) -> list[Job]:
@@ -192,30 +191,18 @@ def _after(draft: Draft) -> tuple[After, tuple[Dependency, ...]]:
     return draft.after, draft.dependencies
 
 
-def _conditions(batch: Batch, drafts: Sequence[Draft]) -> _AllConditions:
+def _conditions(batch: Batch, drafts: Sequence[Draft]) -> AllConditions:
     """Find what the drafts wait for, once for all that wait for the same; raise Refused for too many edges."""
-    counts = Counter(_after(draft) for draft in drafts if draft.after or draft.dependencies)
-    found: dict[tuple[After, tuple[Dependency, ...]], Conditions] = {}
-    named, left = NamedJobs(batch), dependents.EDGES_MAX
-    named.check(text for after, _ in counts for _, texts in after for text in texts)
-    for (after, dependencies), count in counts.items():
-        if after:
-            made = dependents.conditions_of(batch, after, named, left // count)
-        else:
-            dependents.check_edges([(count, Conditions(dependencies))])
-            made = dependents.settled(batch, dependencies)
-        found[after, dependencies] = made
-        left -= count * sum(each.count for each in made.dependencies)
-        # Before the next is found: that work would be for nothing.
-        dependents.check_count(dependents.EDGES_MAX - left)
-    return found
+    return dependents.all_conditions(
+        batch, Counter(_after(draft) for draft in drafts if draft.after or draft.dependencies)
+    )
 
 
 def _wait_for_jobs(
     batch: Batch,
     drafts: Sequence[Draft],
     jobs: Sequence[Job],
-    conditions: _AllConditions,
+    conditions: AllConditions,
 ) -> None:
     """Store the edges of new jobs; jobs that can never start fail at once, with the reason."""
     for draft, job in zip(drafts, jobs, strict=True):

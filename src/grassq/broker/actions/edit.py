@@ -101,7 +101,7 @@ def edit(batch: Batch, edits: Sequence[EditedJob], editor: Editor, key: str, dig
     refuse_what_never_fits(
         eligibility, [shape_of(after) for each, after in pairs if shape_of(each.before) != shape_of(after)]
     )
-    _count(batch, editor.bearer, pairs)
+    _count(batch, editor.bearer, pairs, waits)
     relink(batch, [each.before for each in edits], waits)
     done = [_apply(batch, each.before, after, eligibility, editor.name, waits) for each, after in pairs]
     batch.changes.submissions[key] = Submission(key, digest, 0, 0, batch.now, tuple(job.id for job in done))
@@ -164,12 +164,15 @@ def _is_temporary(board: Board, queue: str) -> bool:
     return any(offer is not None and offer.temporary for offer in offers)
 
 
-def _count(batch: Batch, bearer: Bearer, pairs: Sequence[tuple[EditedJob, Job]]) -> None:
+def _count(
+    batch: Batch, bearer: Bearer, pairs: Sequence[tuple[EditedJob, Job]], waits: Mapping[int, EditedWaits]
+) -> None:
     """Count what the jobs of the caller's token take more; raise Refused if it is beyond the limits of the token."""
     own = [(each.before, after) for each, after in pairs if after.token == bearer.token]
     more = sum(stored_bytes(after.spec) - stored_bytes(before.spec) for before, after in own)
-    if bearer.limits is not None and more > 0:
-        tokens.take_up(batch, bearer, 0, more)
+    edges = sum(waits[after.id].edges for _, after in own if after.id in waits)
+    if bearer.limits is not None and (more > 0 or edges):
+        tokens.take_up(batch, bearer, 0, max(0, more), edges)
 
 
 def _apply(

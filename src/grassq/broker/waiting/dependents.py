@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -41,6 +41,8 @@ class Conditions(Struct, frozen=True):
 NO_CONDITIONS = Conditions()
 #: The selectors of each condition, as they were typed.
 After = tuple[tuple[Condition, tuple[str, ...]], ...]
+#: By what jobs name: what they wait for.
+AllConditions = Mapping[tuple[After, tuple[Dependency, ...]], Conditions]
 
 
 class NamedJobs:
@@ -99,6 +101,27 @@ def conditions_of(batch: Batch, after: After, named: NamedJobs | None = None, mo
         named.check(text for _, texts in after for text in texts)
     wanted = [Dependency.on(condition, named.of(condition, texts, most)) for condition, texts in after if texts]
     return settled(batch, wanted) if wanted else NO_CONDITIONS
+
+
+def all_conditions(batch: Batch, counts: Mapping[tuple[After, tuple[Dependency, ...]], int]) -> AllConditions:
+    """Find what the jobs of a submission wait for; `counts` has how many of them wait for the same.
+
+    Jobs name others by selectors, or by dependencies that are known. Raise Refused for too many edges.
+    """
+    found: dict[tuple[After, tuple[Dependency, ...]], Conditions] = {}
+    named, left = NamedJobs(batch), EDGES_MAX
+    named.check(text for after, _ in counts for _, texts in after for text in texts)
+    for (after, dependencies), count in counts.items():
+        if after:
+            made = conditions_of(batch, after, named, left // count)
+        else:
+            check_edges([(count, Conditions(dependencies))])
+            made = settled(batch, dependencies)
+        found[after, dependencies] = made
+        left -= count * sum(each.count for each in made.dependencies)
+        # Before the next is found: that work would be for nothing.
+        check_count(EDGES_MAX - left)
+    return found
 
 
 def settled(batch: Batch, wanted: Sequence[Dependency]) -> Conditions:

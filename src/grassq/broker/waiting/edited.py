@@ -33,6 +33,11 @@ class EditedWaits(Struct, frozen=True):
     #: The jobs that it waits for, found out anew; None if these stay as they are.
     conditions: Conditions | None = None
 
+    @property
+    def edges(self) -> int:
+        """How many ends of other jobs the job waits for by the edit."""
+        return 0 if self.conditions is None else len(self.conditions.unmet)
+
 
 def waits_of(batch: Batch, jobs: Sequence[Job], wanted: NewWaits) -> dict[int, EditedWaits]:
     """Return what each job waits for after an edit; raise Refused for a job that would never start."""
@@ -58,6 +63,7 @@ def waits_of(batch: Batch, jobs: Sequence[Job], wanted: NewWaits) -> dict[int, E
             if conditions.never is not None:
                 raise Refused(f"job {job.id} would never start: {conditions.never}; nothing was changed")
         found[job.id] = _waits(batch, job, wanted, conditions)
+    dependents.check_unmet(batch, sum(each.edges for each in found.values()))
     _refuse_cycle(batch, {job.id for job in jobs}, {id_ for each in known.values() for id_, _ in each.unmet})
     return found
 
