@@ -64,6 +64,8 @@ Start times, time limits and limits of groups came later, in worlds of their own
     amounts, or jobs, of a group are not counted                       seed 6
     a restarted broker forgets the limits of groups                    seed 6
     a restarted broker forgets the limits of sweeps                    seed 10
+    jobs and heads that their groups do not let start keep room        seed 67
+    a suspended job goes on above the limit of its group               seed 162
 
 They found two that nobody had planted, in 600 histories: a suspended job that got its devices again though its group
 was at its limit (seeds 162, 356, 390, 527, 584), and one prefetched in a group above its limit (seed 483).
