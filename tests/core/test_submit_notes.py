@@ -172,7 +172,7 @@ def test_create_queue_takes_new_resources_and_variables_of_a_command(line: str) 
         ("--time=10 ls", "did you mean --time-limit?"),
         ("--timeout=10m -- ls", "did you mean --time-limit?"),
         ("--signal=USR1@60 ls", "did you mean --warn?"),
-        ("--dependency=afterok:3 ls", "did you mean --after?"),
+        ("--dependency=afterok:3 ls", "afterok:12 is --after 12"),
         ("--begin=18:00 ls", "did you mean --at?"),
         ("--partition=exp1 ls", "did you mean --queue?"),
         ("--job-name=x ls", "did you mean --name?"),

@@ -115,7 +115,7 @@ function SweepView(props: { sweep: Sweep }) {
         ) : null}
       </div>
       {sweep.definition ? (
-        <p class="faint">
+        <p class="faint sweep-definition">
           <code>
             <Text>{sweep.definition}</Text>
           </code>
