@@ -5,7 +5,7 @@ amounts and the queue positions of its jobs; the index has one point per shape, 
 
 A group without a limit does not matter to the planner: shapes that differ only in such groups are in one class, and
 have one key if they ask for the same. Their positions are also kept apart, so that a limit which is set later finds
-its jobs (ADR 048).
+its jobs (ADR 046).
 """
 
 from __future__ import annotations
