@@ -95,6 +95,8 @@ def jobs(site: Site) -> Iterator[Jobs]:
     waiting = grass.enqueue("--gpu=4", "--", "echo", EVIL)
     grass.ok("create-queue", "gpupeasy", "--gpu=1")
     grass.enqueue("gpupeasy", "--gpu=1", "--hold", "--", "echo", EVIL)
+    grass.ok("sweep", "echo {x}", "-p", "x", MARKUP, "w" * 300, "--hold", "--name", "hostile", "--at-once", "1")
+    grass.ok("limit", "project:p", "gpu=1")
     yield Jobs(running, waiting, failed)
 
 
@@ -108,9 +110,18 @@ def test_text_of_others_is_text_on_every_screen(site: Site, jobs: Jobs, page_wat
     check_all(page, walk(site, page, jobs))
     page.add_init_script(POISON % (json.dumps(sorted(FIELDS)), json.dumps(EVIL)))
     check_all(page, walk(site, page, jobs))
+    sweep = site.grass.jobs("hostile")[0]["id"]
+    check_all(page, opened_at(site, page, f"/sweeps/sweep:{sweep}"))
     site.open(page, "/jobs")
     expect(page.get_by_text("<img src=x onerror=").first).to_be_visible()
     assert not opened
+
+
+def opened_at(site: Site, page: Page, path: str) -> Iterator[str]:
+    """Open the page of a sweep."""
+    site.open(page, path)
+    expect(page.locator(".sweep-definition, .sweep-table tbody tr").first).to_be_visible()
+    yield path
 
 
 def check_all(page: Page, states: Iterator[str]) -> None:

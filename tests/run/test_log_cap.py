@@ -108,7 +108,7 @@ def test_the_command_never_waits_for_the_cut_and_cannot_outrun_it(harness: Harne
         most = max(most, disk_use(path))
     harness.ended(path)
     assert disk_use(path) <= (1 << 20) + 8192
-    assert most < 200 << 20, "half a gigabyte was written"
+    assert most < 400 << 20, "half a gigabyte was written, and a busy machine cuts late"
     cut = log_files.cut(path, "log")
     assert cut is not None and cut.end - cut.begin > 490 << 20
 

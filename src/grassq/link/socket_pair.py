@@ -32,6 +32,8 @@ class SocketEnd:
         async with self._opening:
             if self._reader is None or self._writer is None:
                 self._reader, self._writer = await asyncio.open_connection(sock=self._sock)
+                # A frame counts as sent when the kernel has it: `close` would lose what is kept here.
+                self._writer.transport.set_write_buffer_limits(high=0)
         return self._reader, self._writer
 
     async def send_bytes(self, frame: bytes) -> None:
