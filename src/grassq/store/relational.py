@@ -190,17 +190,18 @@ class Store(SweepReader):
             self._many(sql.UNLINK_JOB, [(job,) for job in changes.unlinked])
         if changes.edges:
             self._many(sql.INSERT["dependency"], changes.edges)
-        meets = (sql.MEET_PARENTS, changes.met), (sql.MEET_JOBS, changes.freed), (sql.MEET_FAIL, changes.failure_met)
-        for statement, jobs in meets:
-            self._run_on(statement, sorted({*jobs}))
+        if changes.met or changes.freed or changes.failure_met:
+            self._run_on(sql.MEET_PARENTS, sorted({*changes.met}))
+            self._run_on(sql.MEET_JOBS, sorted({*changes.freed}))
+            self._run_on(sql.MEET_FAIL, sorted({*changes.failure_met}))
         if changes.updated:
             counts = self._counts(starmap(rows.job_update, changes.updated.values()))
             for count, (before, after) in zip(counts, changes.updated.values(), strict=True):
                 if count != 1:
                     raise GuardFailed(f"job {after.id} is not {before.state} in the store")
-            retagged = [new for old, new in changes.updated.values() if old.spec.tags != new.spec.tags]
-            self._run_on(sql.REMOVE_TAGS, [job.id for job in retagged])
-            self._many(sql.INSERT["tag"], rows.tag_rows(retagged))
+            if retagged := [new for old, new in changes.updated.values() if old.spec.tags != new.spec.tags]:
+                self._run_on(sql.REMOVE_TAGS, [job.id for job in retagged])
+                self._many(sql.INSERT["tag"], rows.tag_rows(retagged))
         if attempts := changes.attempts.values():
             self._many(sql.INSERT_PLACED, [rows.placed_row(each) for each in attempts if rows.is_untold(each)])
             self._many(sql.PUT["attempt"], [rows.attempt_row(each) for each in attempts if not rows.is_untold(each)])
