@@ -254,7 +254,7 @@ class Auditor:
         self.gone = self._joined - names
 
     def _check_plan(self, decider: Decider) -> None:
-        """Nobody who was placed just now was ahead of others unduly, nor does anybody wait for what is free."""
+        """Demand that no placed job passed a job with a better right, and that no job waits for what is free."""
         board, now = decider.board, self._clock.mono()
         waiting = [job for job in self.alive.values() if job.state is State.QUEUED]
         placed = {job_id for job_id in self._placed if job_id in board.holding}

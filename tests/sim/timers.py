@@ -1,7 +1,7 @@
-"""What simulated shims end by themselves: attempts whose lease or time limit is over, whoever else is gone by then.
+"""The timers of simulated shims: a shim ends its attempt when a lease or a time limit is over, also without a worker.
 
-The time limits are those of `grassq.run.limits`, for the run spec that the worker makes; a shim looks at them as in
-`grassq.run.shim`: not while the attempt is suspended, a time that does not count, nor once it is being ended.
+The time limits are those of `grassq.run.limits`, for the run spec that the worker makes. A shim looks at them as
+`grassq.run.shim` does: neither while the attempt is suspended, nor while the shim is ending it.
 """
 
 from __future__ import annotations

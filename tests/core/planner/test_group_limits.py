@@ -192,7 +192,7 @@ def test_nobody_is_prefetched_in_a_group_above_its_limit() -> None:
     first = plan(board, T0)
     apply(board, replace(first, placements=[each for each in first.placements if each[0] < 3]))
     board.set_group_limit(P, GroupLimit(jobs=1))
-    assert go_on(board) == [], "whoever of both ends first, the other is as much as the group may have"
+    assert go_on(board) == [], "when one of the two jobs ends, the other one fills the limit"
     finish(board, 2)
     assert go_on(board) == [3]
     where = board.holding[3].placement

@@ -72,9 +72,9 @@ class Backfill:
     def _judge(
         self, board: Board, worker: WorkerState, head: Job, placed: list[Job], ids: set[int], now: float
     ) -> None:
-        """Where nobody knows when a head starts, it lacks no more than before; else who uses its room ends before.
+        """Demand that a head with no known start lacks no more than before, and that a job in its room ends in time.
 
-        Which room is kept for a head whose start is known is the planner's word, and so is who uses it.
+        The planner says which room it keeps for a head with a known start, and which jobs use that room.
         """
         if not placed or any(job.order < head.order for job in placed):
             return

@@ -45,12 +45,12 @@ class Caps:
             demand(within, f"{key} has a limit of {self._most.get(key)}: {job} was placed, and {self._held[key]} held")
 
     def check_returned(self, job: Job, before: Caps) -> None:
-        """A suspended job that gets its devices again does not, either, unless it is alone in its group.
+        """Demand that a suspended job that gets its devices again does not bring its groups above their limits.
 
-        Nothing is said if the limits have changed at the same time: it may have got them before that.
+        If the limits have changed at the same time, nothing is demanded: the job may have got its devices before.
         """
-        for key, amount in self._asked(job).items() if before._most == self._most else ():
-            within = key not in self._most or self._held[key] <= self._most[key] or self._held[key] == amount
+        for key in self._asked(job) if before._most == self._most else ():
+            within = key not in self._most or self._held[key] <= self._most[key]
             demand(within, f"{key} has a limit of {self._most.get(key)}: {job} goes on, and {self._held[key]} is held")
 
     def is_limited(self, job: Job) -> bool:

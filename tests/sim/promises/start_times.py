@@ -30,7 +30,7 @@ class StartTimes:
         self._ready: set[int] = set()
 
     def look(self, jobs: Iterable[Job]) -> None:
-        """Jobs as they were stored just now: who waits no longer has seen its time on the clock of this moment."""
+        """Look at jobs that were just stored: a job that waits no longer has reached its time on the present clock."""
         for job in jobs:
             at = asked_at(job)
             if at is None or job.id in self._ready or _still_waits(job, at):
@@ -39,7 +39,7 @@ class StartTimes:
             demand(self._wall() >= at, f"{job} is to start at {at}, waits no longer, and it is {self._wall()}")
 
     def restored(self, jobs: Iterable[Job], forgotten: Iterable[int]) -> None:
-        """The store is as it was: who waited then waits again, unless it ran since, which its worker will tell."""
+        """Note that the store was set back: a job that waited then waits again, unless its worker has run it since."""
         ready = {job.id for job in jobs if (at := asked_at(job)) is not None and not _still_waits(job, at)}
         self._ready = ready | set(forgotten)
 

@@ -1,4 +1,4 @@
-"""The promise about time limits: an attempt ends at its limit, not before, whoever is dead then, and is told so."""
+"""The promise about time limits: an attempt ends at its limit, not before, and is reported so, whatever has crashed."""
 
 from __future__ import annotations
 

@@ -55,3 +55,14 @@ export function Menu(props: { label: ComponentChildren; title?: string; children
     </div>
   );
 }
+
+/** An entry of a list in a menu. */
+export function MenuItem(props: { words: string; act: () => void }) {
+  return (
+    <li>
+      <button type="button" class="quiet" onClick={props.act}>
+        {props.words}
+      </button>
+    </li>
+  );
+}

@@ -54,7 +54,10 @@ _OF_STEP: dict[str, Callable[[Job], str]] = {
 }
 #: Columns that are blank for a step, and that are blank for a job.
 _OF_JOBS = frozenset(
-    "User UID Partition Timelimit WorkDir Priority Reason Restarts ReqMem ReqTRES DerivedExitCode Eligible".split()  # noqa: SIM905
+    (
+        *("User", "UID", "Partition", "Timelimit", "WorkDir", "Priority"),
+        *("Reason", "Restarts", "ReqMem", "ReqTRES", "DerivedExitCode", "Eligible"),
+    )
 )
 _OF_STEPS = ("NTasks",)
 _BLANK = ("MaxRSS", "MaxVMSize", "AveRSS", "AveCPU", "QOS", "Comment", "WCKey", "Reservation", "TotalCPU", "CPUTime")

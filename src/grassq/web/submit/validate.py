@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
@@ -120,7 +121,7 @@ class DraftBuilder(Struct, frozen=True):
         """
         env, cwd = self.submitter.env.values, self.submitter.cwd
         is_remote = self.submitter.is_remote
-        is_program = lambda word: self.program_check.is_program(word, env, cwd)  # noqa: E731
+        is_program = partial(self.program_check.is_program, env=env, cwd=cwd)
         typed = self.known.split(words, is_program, is_remote=is_remote, script_words=script_words)
         if typed.command.broker is not None:
             # The command line takes --broker away only there; elsewhere the word may belong to the job's program.

@@ -7,7 +7,7 @@ import { go } from "../../router";
 import { mayAdmin, mayChange, maySubmit } from "../../session";
 import { commandLine } from "../../ui/format";
 import { ACTIONS, type Action, actOnJobs, oneJob } from "../../ui/job_actions";
-import { Menu } from "../../ui/menu";
+import { Menu, MenuItem } from "../../ui/menu";
 import { Text } from "../../ui/parts";
 import { attempt } from "../../ui/toast";
 import type { JobDetails } from "./details";
@@ -77,9 +77,9 @@ export function JobActions(props: { job: Job; details: JobDetails | null }) {
         <ul class="menu-list">
           {may && isWaiting ? (
             <>
-              {mayAdmin.value ? <Item words="Move to the front" act={() => void move(job, "first")} /> : null}
-              <Item words="Move to the end" act={() => void move(job, "last")} />
-              <Item words="Change the priority" act={() => void run("priority", job)} />
+              {mayAdmin.value ? <MenuItem words="Move to the front" act={() => void move(job, "first")} /> : null}
+              <MenuItem words="Move to the end" act={() => void move(job, "last")} />
+              <MenuItem words="Change the priority" act={() => void run("priority", job)} />
             </>
           ) : null}
           {may && job.state === "running" ? <Suspension job={job} /> : null}
@@ -88,13 +88,13 @@ export function JobActions(props: { job: Job; details: JobDetails | null }) {
               <a href={`/new?from=${job.id}`}>Submit another like it</a>
             </li>
           ) : null}
-          <Item words="Copy the command" act={() => void navigator.clipboard?.writeText(commandLine(job))} />
-          <Item words="Copy as a command line" act={() => void copyLine(job.id)} />
-          <Item words="Copy the link" act={() => void navigator.clipboard?.writeText(location.href)} />
+          <MenuItem words="Copy the command" act={() => void navigator.clipboard?.writeText(commandLine(job))} />
+          <MenuItem words="Copy as a command line" act={() => void copyLine(job.id)} />
+          <MenuItem words="Copy the link" act={() => void navigator.clipboard?.writeText(location.href)} />
           {may && isEnded ? (
             <>
-              <Item words="Remove the job, keep its logs" act={() => void run("cleanKeepingLogs", job)} />
-              <Item words="Remove the job and its files" act={() => void run("clean", job)} />
+              <MenuItem words="Remove the job, keep its logs" act={() => void run("cleanKeepingLogs", job)} />
+              <MenuItem words="Remove the job and its files" act={() => void run("clean", job)} />
             </>
           ) : null}
         </ul>
@@ -112,16 +112,6 @@ export function JobActions(props: { job: Job; details: JobDetails | null }) {
   );
 }
 
-function Item(props: { words: string; act: () => void }) {
-  return (
-    <li>
-      <button type="button" class="quiet" onClick={props.act}>
-        {props.words}
-      </button>
-    </li>
-  );
-}
-
 export function copyLine(id: number): Promise<boolean> {
   return attempt(async () => {
     const { command_line } = await get(`/v1/jobs/${id}/submission`);
@@ -133,11 +123,11 @@ export function copyLine(id: number): Promise<boolean> {
 /** Stop the processes of a running job, or let them go on. */
 function Suspension(props: { job: Job }) {
   const { job } = props;
-  if (job.suspended) return <Item words="Resume" act={() => void suspend(job, "resume")} />;
+  if (job.suspended) return <MenuItem words="Resume" act={() => void suspend(job, "resume")} />;
   return (
     <>
-      <Item words="Suspend" act={() => void suspend(job, "suspend")} />
-      <Item words="Suspend and free its devices" act={() => void suspend(job, "suspend", true)} />
+      <MenuItem words="Suspend" act={() => void suspend(job, "suspend")} />
+      <MenuItem words="Suspend and free its devices" act={() => void suspend(job, "suspend", true)} />
     </>
   );
 }

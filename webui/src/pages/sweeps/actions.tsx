@@ -4,7 +4,7 @@ import { change } from "../../api/client";
 import { confirm } from "../../ui/dialog";
 import { plural } from "../../ui/format";
 import { ACTIONS, type Action, actOnJobs } from "../../ui/job_actions";
-import { Menu } from "../../ui/menu";
+import { Menu, MenuItem } from "../../ui/menu";
 import { attempt } from "../../ui/toast";
 import { queryOf, type Sweep } from "./data";
 
@@ -23,25 +23,15 @@ export function SweepActions(props: { sweep: Sweep }) {
       </button>
       <Menu label="More" end>
         <ul class="menu-list">
-          <Item words="Suspend" act={() => void suspend(sweep, words, "suspend")} />
-          <Item words="Suspend and free its devices" act={() => void suspend(sweep, words, "suspend", true)} />
-          <Item words="Resume" act={() => void suspend(sweep, words, "resume")} />
+          <MenuItem words="Suspend" act={() => void suspend(sweep, words, "suspend")} />
+          <MenuItem words="Suspend and free its devices" act={() => void suspend(sweep, words, "suspend", true)} />
+          <MenuItem words="Resume" act={() => void suspend(sweep, words, "resume")} />
           {more.map((action) => (
-            <Item key={action} words={ACTIONS[action].title} act={() => act(action)} />
+            <MenuItem key={action} words={ACTIONS[action].title} act={() => act(action)} />
           ))}
         </ul>
       </Menu>
     </>
-  );
-}
-
-function Item(props: { words: string; act: () => void }) {
-  return (
-    <li>
-      <button type="button" class="quiet" onClick={props.act}>
-        {props.words}
-      </button>
-    </li>
   );
 }
 
